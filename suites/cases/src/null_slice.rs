@@ -1,10 +1,6 @@
 //! The form that kube-apiserver writes when the last lease behind `default/kubernetes` goes.
 
-use harness::{
-    context::Context,
-    objects::{Key, Written},
-    verdict::Halt,
-};
+use harness::{context::Context, names::Key, objects::Written, verdict::Halt};
 use serde_json::{Value, json};
 
 /// Empties a slice: `endpoints: null` and `ports: null`, which must read back empty.

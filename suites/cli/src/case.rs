@@ -9,7 +9,13 @@ use std::{
 
 use anyhow::Context as _;
 use cluster::user_file::{self, MOST_BYTES};
-use harness::{context::Options, evidence::Evidence, execute::execute, limits::Limits, turns::Turns};
+use harness::{
+    context,
+    evidence::Evidence,
+    execute::{Options, execute},
+    limits::Limits,
+    turns::Turns,
+};
 use serde::{Deserialize, Serialize};
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -74,16 +80,18 @@ pub(crate) async fn case(arguments: Arguments) -> anyhow::Result<ExitCode> {
         cluster = cluster.of_one_node(node);
     }
     let options = Options {
-        run: order.run,
-        seed: order.seed,
+        session: context::Options {
+            run: order.run,
+            seed: order.seed,
+            limits: order.limits,
+            turns,
+            // Nobody may be there to read it.
+            progress: Arc::new(|phase| drop(writeln!(io::stdout(), "{phase}"))),
+        },
         replay: order.replay,
-        limits: order.limits,
         folder: order.folder,
         evidence: order.evidence,
         keep: order.keep,
-        turns,
-        // Nobody may be there to read it.
-        progress: Arc::new(|phase| drop(writeln!(io::stdout(), "{phase}"))),
     };
     let interrupted = async {
         tokio::select! {

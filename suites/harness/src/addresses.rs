@@ -13,12 +13,13 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::{
-    case::{Family, families},
     cleanup::Made,
+    family::{Family, families},
     frontends::balancers,
     limits::Limits,
-    objects::{CASE_LABEL, Kind, RUN_LABEL, all, refused},
-    sending::answered,
+    names::Kind,
+    objects::{CASE_LABEL, RUN_LABEL},
+    requests::{all, answered, refused},
     verdict::Halt,
 };
 

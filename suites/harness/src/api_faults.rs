@@ -21,19 +21,17 @@ pub struct ApiFaultGuard {
     history: Arc<History>,
 }
 
-impl Context {
-    /// Lets something be wrong with the API servers for at most so long ([`cluster::LONGEST`] bounds it); it is in
-    /// force when this returns.
-    pub async fn api_fault(&self, fault: &ApiFault, lasts: Duration) -> Result<ApiFaultGuard, Halt> {
-        let held = self.cluster.control_plane()?.begin(fault, lasts).await?;
-        let what = fault.to_string();
-        self.fault(&what);
-        Ok(ApiFaultGuard {
-            held,
-            what,
-            history: Arc::clone(&self.history),
-        })
-    }
+/// Lets something be wrong with the API servers for at most so long ([`cluster::LONGEST`] bounds it); it is in
+/// force when this returns.
+pub async fn begin(cx: &Context, fault: &ApiFault, lasts: Duration) -> Result<ApiFaultGuard, Halt> {
+    let held = cx.cluster().control_plane()?.begin(fault, lasts).await?;
+    let what = fault.to_string();
+    cx.fault(&what);
+    Ok(ApiFaultGuard {
+        held,
+        what,
+        history: Arc::clone(cx.history()),
+    })
 }
 
 impl ApiFaultGuard {

@@ -13,8 +13,9 @@ use crate::{
     context::Context,
     history::now_us,
     limits::Limits,
+    probing::{self, judge_attempts, open_targets},
     spent::Activity,
-    target::{Target, pace, pace_of, plan},
+    target::{Target, pace, pace_of},
     verdict::Halt,
 };
 
@@ -22,7 +23,8 @@ use crate::{
 const LOOK: Duration = Duration::from_millis(100);
 /// Probes are planned for so many times their N at most: fences and slow machines make a window longer.
 const TIMES: u32 = 6;
-/// Who does not have N in a window is waited for until so many times what N takes at the planned pace; and so many windows.
+/// A target without N probes in a window gets more time: at most so many times what N takes at the planned pace, and so many
+/// windows.
 const LATE: f64 = 1.2;
 const WINDOWS: u32 = 3;
 
@@ -60,102 +62,72 @@ impl Decides {
 }
 
 impl Background {
-    /// Attempts that have begun until now are not judged: only what is dialled from now on, by the same processes.
-    pub fn counting_from_now(self) -> Self {
-        Self {
-            from_us: now_us(),
-            ..self
-        }
-    }
-}
-
-impl Context {
     /// Begins to probe at a pace that yields N for each target and client within `window`, or later if these are more than half
     /// of a client's rate.
-    pub async fn background(
-        &self,
+    pub async fn start(
+        cx: &Context,
         clients: &[Client],
         targets: &[Target],
         window: Duration,
-    ) -> Result<Background, Halt> {
+    ) -> Result<Self, Halt> {
         let clients: Vec<_> = clients.iter().map(|client| (client.clone(), None)).collect();
-        self.begin(&clients, targets, window, Decides::N).await
+        Self::begin(cx, &clients, targets, window, Decides::N).await
     }
 
-    /// Probes steadily for `window`, one of each target and client in a [`Limits::hold_probe`], and judges: for what has to hold
-    /// after N probes of it have been judged. Returns the attempts.
-    ///
-    /// # Errors
-    /// As of [`Context::hold`].
-    pub async fn hold_steadily(
-        &self,
-        clients: &[Client],
-        targets: &[Target],
-        window: Duration,
-    ) -> Result<Vec<Attempt>, Halt> {
-        let background = self.steadily(clients, targets, window).await?;
-        self.hold(background).await
-    }
-
-    /// Begins what [`Context::hold_steadily`] does, for windows of which several go on at once.
+    /// Begins what [`hold_steadily`] does, for windows of which several go on at once.
     pub async fn steadily(
-        &self,
+        cx: &Context,
         clients: &[Client],
         targets: &[Target],
         window: Duration,
-    ) -> Result<Background, Halt> {
+    ) -> Result<Self, Halt> {
         let clients: Vec<_> = clients.iter().map(|client| (client.clone(), None)).collect();
-        self.begin(&clients, targets, window, Decides::Held(window)).await
+        Self::begin(cx, &clients, targets, window, Decides::Held(window)).await
     }
 
-    /// The same, where each client dials from these ports, the first to the last, each target from its share of them. Clients
-    /// of one network have ports of their own.
+    /// As [`Background::start`], where each client dials from these ports, the first to the last, each target from its share of
+    /// them. Clients of one network have ports of their own.
     ///
     /// For windows in which nobody translates at first: whoever tracks connections leaves those untranslated whose first packet
     /// came then, and by the same source port so is a later one, for as long as the entry lives (two minutes after the last SYN,
     /// `nf_conntrack_tcp_timeout_syn_sent`). A kernel hands its ports out again within seconds: it goes through them from another
     /// place every ten (`EPHEMERAL_PORT_SHUFFLE_PERIOD`).
-    pub async fn background_from(
-        &self,
+    pub async fn start_from(
+        cx: &Context,
         clients: &[(Client, [u16; 2])],
         targets: &[Target],
         window: Duration,
-    ) -> Result<Background, Halt> {
+    ) -> Result<Self, Halt> {
         let clients: Vec<_> = clients
             .iter()
             .map(|(client, ports)| (client.clone(), Some(*ports)))
             .collect();
-        self.begin(&clients, targets, window, Decides::N).await
+        Self::begin(cx, &clients, targets, window, Decides::N).await
     }
 
     async fn begin(
-        &self,
+        cx: &Context,
         clients: &[(Client, Option<[u16; 2]>)],
         targets: &[Target],
         window: Duration,
         decides: Decides,
-    ) -> Result<Background, Halt> {
-        let targets = self.open_targets(targets);
-        let probes = |target: &Target| decides.probes(target, self.limits());
-        let over = pace_of(&targets, probes, window, self.limits());
-        let plans: Vec<_> = clients
-            .iter()
-            .map(|(client, ports)| {
-                let mut entries = pace(&targets, probes, over, TIMES, self.limits());
-                if let Some(ports) = ports {
-                    let shares = shares(*ports, entries.len());
-                    for (entry, share) in entries.iter_mut().zip(shares) {
-                        entry.source_ports = Some(share);
-                    }
+    ) -> Result<Self, Halt> {
+        let targets = open_targets(cx, targets);
+        let probes = |target: &Target| decides.probes(target, cx.limits());
+        let over = pace_of(&targets, probes, window, cx.limits());
+        let plans = clients.iter().map(|(client, ports)| {
+            let mut entries = pace(&targets, probes, over, TIMES, cx.limits());
+            if let Some(ports) = ports {
+                let shares = shares(*ports, entries.len());
+                for (entry, share) in entries.iter_mut().zip(shares) {
+                    entry.source_ports = Some(share);
                 }
-                (client, plan(client, entries))
-            })
-            .collect();
-        let starts = plans
-            .iter()
-            .map(|(client, plan)| Run::start(&self.cluster, client, plan, self.history.clone()));
+            }
+            (client, entries)
+        });
+        let starts = plans.map(|(client, entries)| probing::begin(cx, client, entries));
         let runs = try_join_all(starts).await?;
-        Ok(Background {
+        Ok(Self {
             clients: clients.iter().map(|(client, _)| client.clone()).collect(),
             targets,
             runs,
@@ -166,65 +138,75 @@ impl Context {
         })
     }
 
+    /// Attempts that have begun until now are not judged: only what is dialled from now on, by the same processes.
+    pub fn counting_from_now(self) -> Self {
+        Self {
+            from_us: now_us(),
+            ..self
+        }
+    }
+
     /// Lets the probes go on for their window from now, and until each target has its N from each client; then
     /// ends and judges them. Returns the attempts since they began that were judged.
     ///
     /// # Errors
     /// If a client ends before, which would be a hole in the window.
-    pub async fn hold(&self, background: Background) -> Result<Vec<Attempt>, Halt> {
-        let Background {
-            clients,
-            targets,
-            runs,
-            window,
-            decides,
-            over,
-            from_us,
-        } = background;
-        if targets.is_empty() {
+    pub async fn hold(self, cx: &Context) -> Result<Vec<Attempt>, Halt> {
+        if self.targets.is_empty() {
             // Every axis has its verdict.
             return Ok(Vec::new());
         }
-        let _spent = self.clock.during(Activity::Hold);
-        let began = Instant::now();
-        let latest = over.mul_f64(LATE).max(window * WINDOWS);
+        let _spent = cx.clock().during(Activity::Hold);
+        let (began, limits) = (Instant::now(), cx.limits());
+        let latest = self.over.mul_f64(LATE).max(self.window * WINDOWS);
         // Bounded by what was planned; what is missing then shows as too few probes.
-        while began.elapsed() < window
-            || (!self.is_enough(&runs, &targets, decides, from_us) && began.elapsed() < latest)
-        {
+        while began.elapsed() < self.window || (!self.is_enough(limits) && began.elapsed() < latest) {
             tokio::time::sleep(LOOK).await;
         }
-        let mut attempts = try_join_all(runs.into_iter().map(Run::stop)).await?.concat();
-        attempts.retain(|attempt| attempt.start_us >= from_us);
-        let limits = self.limits().clone();
-        let targets = self.open_targets(&targets);
-        let at_least = |target: &Target| decides.probes(target, &limits);
-        self.judge_attempts(&clients, &targets, attempts, at_least).await
+        let mut attempts = try_join_all(self.runs.into_iter().map(Run::stop)).await?.concat();
+        attempts.retain(|attempt| attempt.start_us >= self.from_us);
+        let targets = open_targets(cx, &self.targets);
+        let at_least = |target: &Target| self.decides.probes(target, limits);
+        judge_attempts(cx, &self.clients, &targets, attempts, at_least).await
     }
 
     /// Ends probes that only made up a window; they are in the history.
-    pub async fn end(&self, background: Background) -> Result<Vec<Attempt>, Halt> {
-        Ok(try_join_all(background.runs.into_iter().map(Run::stop))
-            .await?
-            .concat())
+    pub async fn end(self) -> Result<Vec<Attempt>, Halt> {
+        Ok(try_join_all(self.runs.into_iter().map(Run::stop)).await?.concat())
     }
 
-    fn is_enough(&self, runs: &[Run], targets: &[Target], decides: Decides, from_us: u64) -> bool {
+    /// Whether each target has as many attempts of each client as decide.
+    fn is_enough(&self, limits: &Limits) -> bool {
         let has_enough = |attempts: &[Attempt]| {
             let mut counts: HashMap<_, usize> = HashMap::new();
-            for attempt in attempts.iter().filter(|attempt| attempt.start_us >= from_us) {
+            for attempt in attempts.iter().filter(|attempt| attempt.start_us >= self.from_us) {
                 *counts
                     .entry((attempt.target.as_str(), attempt.transport))
                     .or_default() += 1;
             }
-            targets.iter().all(|target| {
+            self.targets.iter().all(|target| {
                 let label = target.label();
                 let count = counts.get(&(label.as_str(), target.transport));
-                count.is_some_and(|count| *count >= decides.probes(target, self.limits()))
+                count.is_some_and(|count| *count >= self.decides.probes(target, limits))
             })
         };
-        runs.iter().all(|run| run.with_attempts(has_enough))
+        self.runs.iter().all(|run| run.with_attempts(has_enough))
     }
+}
+
+/// Probes steadily for `window`, one of each target and client in a [`Limits::hold_probe`], and judges: for what has to hold
+/// after N probes of it have been judged. Returns the attempts.
+///
+/// # Errors
+/// As of [`Background::hold`].
+pub async fn hold_steadily(
+    cx: &Context,
+    clients: &[Client],
+    targets: &[Target],
+    window: Duration,
+) -> Result<Vec<Attempt>, Halt> {
+    let background = Background::steadily(cx, clients, targets, window).await?;
+    background.hold(cx).await
 }
 
 /// Of these ports, first and last, as many parts of one length, at least one each: of too few the last is there for all others.

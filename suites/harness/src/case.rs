@@ -8,7 +8,8 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    context::Context,
+    context::{About, Context},
+    family::{Family, families},
     of_target::OfTarget,
     verdict::{Halt, Verdict},
 };
@@ -99,31 +100,6 @@ pub enum Rights {
     Node,
 }
 
-/// An address family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Family {
-    /// IPv4.
-    IPv4,
-    /// IPv6.
-    IPv6,
-}
-
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
-}
-
-/// Families that a cluster has.
-#[must_use]
-pub fn families(cluster: &Description) -> Vec<Family> {
-    [(Family::IPv4, Capability::Ipv4), (Family::IPv6, Capability::Ipv6)]
-        .into_iter()
-        .filter(|(_, capability)| cluster.capabilities.contains(capability))
-        .map(|(family, _)| family)
-        .collect()
-}
-
 /// Axes of every case that the cluster can't enable: they are reported, and no part of the verdict.
 #[must_use]
 pub fn axes_not_enabled(cluster: &Description) -> Vec<String> {
@@ -180,6 +156,18 @@ fn in_words(capability: Capability) -> &'static str {
 }
 
 impl Case {
+    /// What its session has to know of it.
+    #[must_use]
+    pub fn about(&self) -> About {
+        About {
+            id: self.id,
+            manifest: self.manifest,
+            longest: self.longest,
+            is_privileged: self.needs.rights == Rights::Node,
+            removes_agents: self.needs.also.contains(&Capability::AgentCleanup),
+        }
+    }
+
     /// Decides before the run whether the case can: `None`, or the verdict without it. What its target has on nodes decides, if
     /// they were looked at.
     #[must_use]

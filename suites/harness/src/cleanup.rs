@@ -13,7 +13,9 @@ use kube::{
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    objects::{CASE_LABEL, Key, Kind, RUN_LABEL, all, api, refused},
+    names::{Key, Kind},
+    objects::{CASE_LABEL, RUN_LABEL},
+    requests::{all, api, refused},
     verdict::Halt,
 };
 

@@ -1,19 +1,20 @@
 //! Probe clients: where they run, and one run of a plan.
 
 use std::{
+    ops::Deref,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use cluster::{Capability, Cluster, Place};
-use oracle::history::{Attempt, Plan};
+use cluster::{Capability, Cluster, Description, Place};
+use oracle::history::{Attempt, Plan, PlanEntry};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     process::{Child, ChildStdin},
     task::JoinHandle,
 };
 
-use crate::{context::Context, history::History, verdict::Halt};
+use crate::{history::History, pods::Backend, verdict::Halt};
 
 /// How much of a client's stderr is kept for its error.
 const STDERR_BYTES: u64 = 64 * 1024;
@@ -34,49 +35,77 @@ pub struct Client {
     pub private_cgroups: bool,
 }
 
-impl Context {
-    /// Clients in pods and on hosts of every node: vantages ps, pr and h.
-    #[must_use]
-    pub fn clients(&self) -> &[Client] {
-        &self.clients
+/// The clients of a case. As a slice: those in the cluster, in pods and on hosts of every node (vantages ps, pr and h).
+#[derive(Clone, Debug)]
+pub struct Clients {
+    inside: Vec<Client>,
+    outside: Option<Client>,
+}
+
+impl Clients {
+    /// Clients in these pods and on their nodes, and the one outside, where the cluster has such.
+    pub(crate) fn new(pods: Vec<Backend>, cluster: &Description) -> Self {
+        let has = |capability| cluster.capabilities.contains(&capability);
+        let has_hosts = has(Capability::HostNetwork);
+        let client = |name: String, node: String, place| Client {
+            name,
+            node,
+            place,
+            private_cgroups: false,
+        };
+        let mut inside = Vec::new();
+        for pod in pods {
+            let node = pod.node;
+            let (namespace, name) = (pod.namespace, pod.in_api);
+            let place = Place::Pod { namespace, name };
+            inside.push(client(format!("pod@{node}"), node.clone(), place));
+            if has_hosts {
+                let place = Place::Host { node: node.clone() };
+                inside.push(client(format!("host@{node}"), node, place));
+            }
+        }
+        let outside = || client("outside".to_owned(), String::new(), Place::Outside);
+        Self {
+            inside,
+            outside: has(Capability::Outside).then(outside),
+        }
     }
 
-    /// Clients in pods of every node: vantages ps and pr.
+    /// Those in pods of every node: vantages ps and pr.
     #[must_use]
-    pub fn pod_clients(&self) -> Vec<Client> {
-        self.clients_where(|client| matches!(client.place, Place::Pod { .. }))
+    pub fn in_pods(&self) -> Vec<Client> {
+        self.those(|client| matches!(client.place, Place::Pod { .. }))
     }
 
-    /// Clients on hosts of every node: vantage h.
+    /// Those on hosts of every node: vantage h.
     #[must_use]
-    pub fn host_clients(&self) -> Vec<Client> {
-        self.clients_where(|client| matches!(client.place, Place::Host { .. }))
+    pub fn on_hosts(&self) -> Vec<Client> {
+        self.those(|client| matches!(client.place, Place::Host { .. }))
     }
 
-    /// The client outside the cluster, where there is one: vantage x.
+    /// Those on a node.
+    #[must_use]
+    pub fn on(&self, node: &str) -> Vec<Client> {
+        self.those(|client| client.node == node)
+    }
+
+    /// The one outside the cluster, where there is one: vantage x.
     #[must_use]
     pub fn outside(&self) -> Option<Client> {
-        let capabilities = &self.cluster.describe().capabilities;
-        capabilities.contains(&Capability::Outside).then(|| Client {
-            name: "outside".to_owned(),
-            node: String::new(),
-            place: Place::Outside,
-            private_cgroups: false,
-        })
+        self.outside.clone()
     }
 
-    /// Clients on a node.
-    #[must_use]
-    pub fn clients_on(&self, node: &str) -> Vec<Client> {
-        self.clients_where(|client| client.node == node)
+    fn those(&self, test: impl Fn(&Client) -> bool) -> Vec<Client> {
+        let inside = self.inside.iter();
+        inside.filter(|client| test(client)).cloned().collect()
     }
+}
 
-    fn clients_where(&self, test: impl Fn(&Client) -> bool) -> Vec<Client> {
-        self.clients
-            .iter()
-            .filter(|client| test(client))
-            .cloned()
-            .collect()
+impl Deref for Clients {
+    type Target = [Client];
+
+    fn deref(&self) -> &[Client] {
+        &self.inside
     }
 }
 
@@ -92,13 +121,17 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Starts the client of a plan.
+    /// Starts a client with these entries.
     pub(crate) async fn start(
         cluster: &Cluster,
         client: &Client,
-        plan: &Plan,
+        entries: Vec<PlanEntry>,
         history: Arc<History>,
     ) -> Result<Self, Halt> {
+        let plan = Plan {
+            client: client.name.clone(),
+            entries,
+        };
         let private = client.private_cgroups.then_some("--private-cgroups");
         let argv = ["probe", "client", "--while-stdin"].into_iter().chain(private);
         let argv: Vec<String> = argv.map(str::to_owned).collect();
@@ -109,7 +142,7 @@ impl Run {
         else {
             return Err(broken("has no pipes"));
         };
-        let mut text = serde_json::to_string(plan).map_err(|error| broken(&error.to_string()))?;
+        let mut text = serde_json::to_string(&plan).map_err(|error| broken(&error.to_string()))?;
         text.push('\n');
         stdin
             .write_all(text.as_bytes())

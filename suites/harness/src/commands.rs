@@ -17,39 +17,39 @@ pub struct Waiting {
     _child: Child,
 }
 
-impl Context {
-    /// Runs a shell's commands in a place, to their end, and notes them as a fault.
-    ///
-    /// # Errors
-    /// One of them fails: the last one's words.
-    pub async fn change(&self, place: &Place, commands: &str) -> Result<(), Halt> {
-        self.fault(&format!("{place}: {commands}"));
-        let argv = ["sh", "-ec", commands].map(str::to_owned);
-        let child = self.cluster().exec(place, &argv).await?;
-        let failed = |why: String| Halt::Harness(format!("failed to run {commands:?} {place}: {why}"));
-        let output = tokio::time::timeout(self.limits().endpoints, child.wait_with_output()).await;
-        let output = output.map_err(|_| failed("it does not end".to_owned()))?;
-        let output = output.map_err(|error| failed(error.to_string()))?;
-        if !output.status.success() {
-            return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
-        }
-        Ok(())
-    }
-
+impl Waiting {
     /// Starts a shell in a place that only waits.
     ///
     /// # Errors
     /// If it does not say who it is.
-    pub async fn waiting(&self, place: &Place) -> Result<Waiting, Halt> {
+    pub async fn start(cx: &Context, place: &Place) -> Result<Self, Halt> {
         let argv = ["sh", "-c", "echo $$; exec cat"].map(str::to_owned);
-        let mut child = self.cluster().exec(place, &argv).await?;
+        let mut child = cx.cluster().exec(place, &argv).await?;
         child.stderr = None;
         let failed = || Halt::Harness(format!("a shell {place} does not say who it is"));
         let mut line = String::new();
         let mut out = BufReader::new(child.stdout.take().ok_or_else(failed)?);
-        let read = tokio::time::timeout(self.limits().endpoints, out.read_line(&mut line)).await;
+        let read = tokio::time::timeout(cx.limits().endpoints, out.read_line(&mut line)).await;
         read.map_err(|_| failed())?.map_err(|_| failed())?;
         let pid = line.trim().parse().map_err(|_| failed())?;
-        Ok(Waiting { pid, _child: child })
+        Ok(Self { pid, _child: child })
     }
+}
+
+/// Runs a shell's commands in a place, to their end, and notes them as a fault.
+///
+/// # Errors
+/// One of them fails: the last one's words.
+pub async fn change(cx: &Context, place: &Place, commands: &str) -> Result<(), Halt> {
+    cx.fault(&format!("{place}: {commands}"));
+    let argv = ["sh", "-ec", commands].map(str::to_owned);
+    let child = cx.cluster().exec(place, &argv).await?;
+    let failed = |why: String| Halt::Harness(format!("failed to run {commands:?} {place}: {why}"));
+    let output = tokio::time::timeout(cx.limits().endpoints, child.wait_with_output()).await;
+    let output = output.map_err(|_| failed("it does not end".to_owned()))?;
+    let output = output.map_err(|error| failed(error.to_string()))?;
+    if !output.status.success() {
+        return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+    }
+    Ok(())
 }

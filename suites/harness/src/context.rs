@@ -1,47 +1,59 @@
-//! The session of one case: its namespaces, clients, fence, watch, history, and the verdicts of its axes.
+//! The session of one case: its cluster and limits, the objects that it makes, its clients, and what it notes.
+//!
+//! It is what everything else that a case does is a function of: probes ([`probing`](crate::probing)), fences
+//! ([`fence`](crate::fence)), recoveries ([`recovery`](crate::recovery)).
 
 use std::{
     collections::BTreeMap,
     net::IpAddr,
-    path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
-use cluster::{AgentState, Capability, Cluster, Description, Place, dress::ADMITS};
+use cluster::{Capability, Cluster, Description};
 use faults::FaultInjector;
 use rand::{SeedableRng as _, rngs::StdRng, seq::SliceRandom as _};
 use serde_json::{Value, json};
 
 use crate::{
     axes::Axes,
-    case::{Case, Rights},
-    client::Client,
-    evidence::Evidence,
-    fence::Fence,
+    client::Clients,
+    dressing::Dressing,
+    family::{Family, families},
     history::{Event, History},
     limits::Limits,
     logs::Logs,
     manifest::Manifest,
-    names::Names,
-    objects::{CASE_LABEL, Key, Kind, Objects, RUN_LABEL, Written},
-    pods::{Backend, Dressing, pod},
-    recovery::Recoveries,
+    names::{Kind, Names},
+    objects::{CASE_LABEL, Objects, RUN_LABEL, Written},
+    own_services::{OwnServices, backend_pod},
+    pods::{self, Backend, Ports, pod},
+    record::Record,
     repeated::AnsweredFlows,
-    spent::Clock,
+    report::Needed,
+    spent::{Activity, Clock},
     turns::Turns,
     verdict::Halt,
     watch::Watch,
 };
 
-/// Ports of servers in nodes' networks: above what kernels hand out, where no program of a node is known to listen. A case has a block
-/// of them, by its token: pods of the case before may still be there.
-const HOST_PORTS: u16 = 61_000;
-const HOST_BLOCK: u16 = 16;
-const HOST_BLOCKS: u32 = 250;
+/// What a session has to know of its case ([`Case::about`](crate::case::Case::about)).
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    /// Its id.
+    pub id: &'static str,
+    /// Its objects, as YAML.
+    pub manifest: &'static str,
+    /// Longer than any run of it, limits unscaled.
+    pub longest: Duration,
+    /// Whether its pods may be privileged.
+    pub is_privileged: bool,
+    /// Whether it removes an agent by the agent's documented way.
+    pub removes_agents: bool,
+}
 
 /// What a run tells each of its cases.
 #[derive(Clone)]
@@ -50,16 +62,8 @@ pub struct Options {
     pub run: String,
     /// Seed of the run.
     pub seed: u64,
-    /// The command that runs this case again with the same seed.
-    pub replay: String,
     /// Limits of the run.
     pub limits: Limits,
-    /// Folder for the evidence of this case; made if absent.
-    pub folder: PathBuf,
-    /// Of which cases everything is kept.
-    pub evidence: Evidence,
-    /// Leaves the namespaces of the case for a look at them; outside of a lab, of one that did not pass.
-    pub keep: bool,
     /// Where this machine is the cluster, and that of others: whose turn it is.
     pub turns: Option<Turns>,
     /// Told each part of the case as it begins.
@@ -68,105 +72,101 @@ pub struct Options {
 
 /// The session.
 pub struct Context {
-    pub(crate) case: Case,
-    pub(crate) cluster: Arc<Cluster>,
+    about: About,
+    cluster: Arc<Cluster>,
     faults: FaultInjector,
-    pub(crate) history: Arc<History>,
-    pub(crate) options: Options,
+    options: Options,
+    history: Arc<History>,
     objects: Objects,
     manifest: Manifest,
-    pub(crate) clients: Vec<Client>,
-    fence: Option<Fence>,
-    token: String,
-    namespaces: AtomicU32,
-    /// The next of [`Context::port`] in nodes' networks.
-    ports: AtomicU16,
-    pub(crate) axes: Axes,
-    pub(crate) answered_flows: AnsweredFlows,
-    pub(crate) recoveries: Recoveries,
+    ports: Ports,
+    clients: Clients,
+    own_services: OwnServices,
+    logs: Logs,
+    axes: Axes,
+    record: Record,
+    answered_flows: AnsweredFlows,
+    clock: Clock,
     random: Mutex<StdRng>,
-    pods: Mutex<Vec<Backend>>,
-    pub(crate) logs: Logs,
-    pub(crate) clock: Clock,
-    recorded: Mutex<BTreeMap<String, String>>,
-    delays: Mutex<BTreeMap<String, Duration>>,
     /// Something else than writes to the API has been done to the cluster.
-    pub(crate) has_faults: AtomicBool,
+    has_faults: AtomicBool,
 }
 
 impl Context {
-    /// Makes the first namespace, the clients and the fence. They last until somebody removes what has the run's label.
+    /// Makes the first namespace, with the clients and the Services of the suite's own. They last until somebody removes what has the
+    /// run's label.
     ///
     /// # Errors
     /// What kept it from being made.
     pub async fn start(
-        case: Case,
+        about: About,
         cluster: Arc<Cluster>,
         options: Options,
         history: Arc<History>,
     ) -> Result<Self, Halt> {
-        let confined = cluster.describe().confined.as_deref();
-        let watch = Watch::start(
-            &cluster.client(),
-            confined,
-            Arc::clone(&history),
-            options.limits.own_watch,
-        )
-        .await?;
+        let (described, limits) = (cluster.describe(), &options.limits);
+        let confined = described.confined.as_deref();
+        let is_on_hosts = is_on_hosts(&about, described);
+        let client = cluster.client();
+        let watch = Watch::start(&client, confined, Arc::clone(&history), limits.own_watch).await?;
         let token = rand::random::<u32>() & 0x00ff_ffff;
-        let block = u16::try_from(token % HOST_BLOCKS).unwrap_or_default();
-        let token = format!("{token:06x}");
         let objects = Objects::new(
-            cluster.client(),
+            client,
             Arc::clone(&history),
             Arc::new(watch),
-            options.limits.clone(),
-            Dressing::of(cluster.describe(), is_on_hosts(&case, cluster.describe())),
-            labels(&case, &options),
-            Names::new(case.id, &token, confined),
+            limits.clone(),
+            Dressing::of(described, is_on_hosts),
+            json!({ RUN_LABEL: options.run, CASE_LABEL: about.id }),
+            Names::new(about.id, &format!("{token:06x}"), confined),
         );
-        let mut cx = Self {
-            manifest: Manifest::parse(case.manifest)?,
-            random: Mutex::new(StdRng::seed_from_u64(options.seed)),
-            token,
-            case,
-            faults: FaultInjector::new(Arc::clone(&cluster)),
-            cluster,
-            history,
-            options,
-            objects,
-            clients: Vec::new(),
-            fence: None,
-            namespaces: AtomicU32::new(0),
-            ports: AtomicU16::new(HOST_PORTS + block * HOST_BLOCK),
-            axes: Axes::default(),
-            answered_flows: AnsweredFlows::default(),
-            recoveries: Recoveries::default(),
-            pods: Mutex::default(),
-            logs: Logs::default(),
-            clock: Clock::default(),
-            recorded: Mutex::default(),
-            delays: Mutex::default(),
-            has_faults: AtomicBool::new(false),
-        };
-        if cx.is_on_hosts() {
-            cx.not_enabled(
+        let manifest = Manifest::parse(about.manifest)?;
+        let axes = Axes::new(limits.profile, options.seed, about.id);
+        if is_on_hosts {
+            axes.not_enabled(
                 "pods with a network of their own",
                 "the agents are the network of pods, and the case removes one: its pods are of their nodes' networks",
             );
         }
-        cx.phase("clients and fence");
-        let fence = format!("fence-{}", cx.token);
-        let fence = cx.make_namespace(&fence).await?;
+        let (ports, clock) = (Ports::new(token, is_on_hosts), Clock::default());
+        enter(&history, &options, "clients and fence");
+        let namespace = objects.names().helpers();
+        objects.create_namespace(&namespace, about.is_privileged).await?;
         // The clients live beside the fence: the namespaces of the case hold the objects under test only. All come up at once.
-        let (pod, targets) = Fence::pod(&cx, &fence)?;
-        let mut objects = vec![pod];
-        objects.extend(cx.client_pods(&fence));
-        let mut pods = cx.pods(objects).await?;
-        let backend = pods.remove(0);
-        cx.clients = cx.clients_in(pods);
-        cx.fence = Some(Fence::start(&cx, &fence, backend, targets).await?);
-        Ok(cx)
+        let nodes = nodes(described);
+        let first = nodes.first().ok_or_else(|| Halt::Harness("no node".to_owned()))?;
+        let (own, targets) = backend_pod(&namespace, first, &ports);
+        let port = ports.port(8080);
+        let of_node = |node: &String| pod(&namespace, &format!("client-{node}"), node, &[port]);
+        let wanted: Vec<Value> = [own].into_iter().chain(nodes.iter().map(of_node)).collect();
+        let mut made = {
+            let _spent = clock.during(Activity::Staging);
+            pods::create(&objects, &wanted).await?
+        };
+        let own = made.remove(0);
+        let family = axes.choose(families(described), Family::to_string);
+        let family = *family
+            .first()
+            .ok_or_else(|| Halt::Harness("no family".to_owned()))?;
+        let own_services = OwnServices::create(&objects, family, namespace, own, targets).await?;
+        Ok(Self {
+            clients: Clients::new(made, described),
+            logs: Logs::new(Arc::clone(&cluster), limits.probe),
+            random: Mutex::new(StdRng::seed_from_u64(options.seed)),
+            about,
+            faults: FaultInjector::new(Arc::clone(&cluster)),
+            cluster,
+            options,
+            history,
+            objects,
+            manifest,
+            ports,
+            own_services,
+            axes,
+            record: Record::default(),
+            answered_flows: AnsweredFlows::default(),
+            clock,
+            has_faults: AtomicBool::new(false),
+        })
     }
 
     /// The cluster.
@@ -193,135 +193,94 @@ impl Context {
         &self.objects
     }
 
+    /// Where probes come from.
+    #[must_use]
+    pub fn clients(&self) -> &Clients {
+        &self.clients
+    }
+
+    /// The axes of the case, and their verdicts.
+    #[must_use]
+    pub fn axes(&self) -> &Axes {
+        &self.axes
+    }
+
+    /// What its backends have logged.
+    #[must_use]
+    pub fn logs(&self) -> &Logs {
+        &self.logs
+    }
+
     /// Names of the nodes.
     #[must_use]
     pub fn nodes(&self) -> Vec<String> {
-        self.cluster
-            .describe()
-            .nodes
-            .iter()
-            .map(|node| node.name.clone())
-            .collect()
+        nodes(self.cluster.describe())
     }
 
-    pub(crate) fn fence_objects(&self) -> Result<&Fence, Halt> {
-        self.fence
-            .as_ref()
-            .ok_or_else(|| Halt::Harness("the fence is not there yet".to_owned()))
-    }
-
-    /// A fresh namespace, of one axis: what is made in it has names of its own in the API ([`Key::service`]). Names of one case have
-    /// one length: none is a prefix of another.
-    ///
-    /// Where the suite may use one namespace only, objects are in that one, with the names that they would have in this.
-    pub async fn namespace(&self) -> Result<String, Halt> {
-        let number = self.namespaces.fetch_add(1, Ordering::Relaxed);
-        self.make_namespace(&format!("p{}-{number:03}", self.token)).await
-    }
-
-    /// A fresh namespace whose name ends so, for rows that are about names: objects of one axis, of this number, may have one name
-    /// in several of these. How names begin stays as it is. An ending begins with no digit, and no other of the axis has it.
-    pub async fn namespace_ending(&self, axis: usize, ending: &str) -> Result<String, Halt> {
-        self.make_namespace(&format!("p{}-{axis:02}{ending}", self.token))
-            .await
-    }
-
-    /// A name of the case's own, that begins with this: for what it makes in a namespace of others.
+    /// Address families that the case runs for, each by itself: those of the cluster, in a quick run one of them.
     #[must_use]
-    pub fn named(&self, name: &str) -> String {
-        format!("{name}-{}", self.token)
-    }
-
-    /// Makes it, where the suite may use others than one.
-    async fn make_namespace(&self, name: &str) -> Result<String, Halt> {
-        self.objects.watch().follow_namespace(name);
-        if self.cluster.describe().confined.is_none() {
-            let mut labels = json!({});
-            if self.case.needs.rights == Rights::Node {
-                labels[ADMITS] = "privileged".into();
-            }
-            let metadata = json!({ "name": name, "labels": labels });
-            let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
-            self.objects.create(&object).await?;
-        }
-        Ok(name.to_owned())
+    pub fn families(&self) -> Vec<Family> {
+        let all = families(self.cluster.describe());
+        self.axes.choose(all, Family::to_string)
     }
 
     /// Whether all pods of the case are of their nodes' networks: it removes an agent by its documented way, and the agents are
     /// the network of pods. Pods that have lost theirs would show nothing else.
     #[must_use]
     pub fn is_on_hosts(&self) -> bool {
-        is_on_hosts(&self.case, self.cluster.describe())
+        is_on_hosts(&self.about, self.cluster.describe())
     }
 
     /// The port on which backends of one node serve: this one, which pods with a network of their own have to themselves; in
     /// their nodes' networks a port that no other of the case has.
     #[must_use]
     pub fn port(&self, of_pods: u16) -> u16 {
-        if !self.is_on_hosts() {
-            return of_pods;
-        }
-        self.ports.fetch_add(1, Ordering::Relaxed)
+        self.ports.port(of_pods)
     }
 
-    /// A pod on each node.
-    fn client_pods(&self, namespace: &str) -> Vec<Value> {
-        let nodes = self.nodes().into_iter();
-        let port = self.port(8080);
-        nodes
-            .map(|node| pod(namespace, &format!("client-{node}"), &node, &[port]))
-            .collect()
+    /// A fresh namespace, of one axis: what is made in it has names of its own in the API
+    /// ([`Key::service`](crate::names::Key::service)). Names of one case have one length: none is a prefix of another.
+    ///
+    /// Where the suite may use one namespace only, objects are in that one, with the names that they would have in this.
+    pub async fn namespace(&self) -> Result<String, Halt> {
+        self.make_namespace(self.objects.names().namespace()).await
     }
 
-    /// Clients in these pods, and on their nodes where there are such.
-    fn clients_in(&self, pods: Vec<Backend>) -> Vec<Client> {
-        let has_hosts = self
-            .cluster
-            .describe()
-            .capabilities
-            .contains(&Capability::HostNetwork);
-        let mut clients = Vec::new();
-        for pod in pods {
-            let host = Place::Host {
-                node: pod.node.clone(),
-            };
-            let (namespace, name) = (pod.namespace, pod.in_api);
-            clients.push(Client {
-                name: format!("pod@{}", pod.node),
-                node: pod.node.clone(),
-                place: Place::Pod { namespace, name },
-                private_cgroups: false,
-            });
-            if has_hosts {
-                clients.push(Client {
-                    name: format!("host@{}", pod.node),
-                    node: pod.node,
-                    place: host,
-                    private_cgroups: false,
-                });
-            }
-        }
-        clients
+    /// A fresh namespace whose name ends so, for rows that are about names: objects of one axis, of this number, may have one name
+    /// in several of these. How names begin stays as it is. An ending begins with no digit, and no other of the axis has it.
+    pub async fn namespace_ending(&self, axis: usize, ending: &str) -> Result<String, Halt> {
+        let name = self.objects.names().namespace_ending(axis, ending);
+        self.make_namespace(name).await
+    }
+
+    async fn make_namespace(&self, name: String) -> Result<String, Halt> {
+        let is_privileged = self.about.is_privileged;
+        self.objects.create_namespace(&name, is_privileged).await?;
+        Ok(name)
+    }
+
+    /// A name of the case's own, that begins with this: for what it makes in a namespace of others.
+    #[must_use]
+    pub fn named(&self, name: &str) -> String {
+        self.objects.names().named(name)
     }
 
     /// Creates the backends of the manifest's pod named `${name}`: one for each of `values`.
     pub async fn backends(&self, values: &[Value]) -> Result<Vec<Backend>, Halt> {
-        let mut objects = Vec::new();
+        let _spent = self.clock.during(Activity::Staging);
+        let mut pods = Vec::new();
         for values in values {
-            objects.extend(self.manifest.named("${name}", values)?);
+            pods.extend(self.manifest.named("${name}", values)?);
         }
-        let pods = self.pods(objects).await?;
-        self.pods
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .extend(pods.iter().cloned());
-        Ok(pods)
+        let backends = pods::create(&self.objects, &pods).await?;
+        self.logs.add(&backends);
+        Ok(backends)
     }
 
     /// Creates the manifest's objects of a name, in their order. For a Service, returns its cluster IP.
     pub async fn apply(&self, name: &str, values: &Value) -> Result<Option<IpAddr>, Halt> {
         let service = self.apply_all(name, values).await?;
-        service.as_ref().map(cluster_ip).transpose()
+        service.as_ref().map(Written::cluster_ip).transpose()
     }
 
     /// Creates the manifest's objects of a name, in their order, and returns the Service among them.
@@ -343,12 +302,6 @@ impl Context {
             .ok_or_else(|| Halt::Harness(format!("the manifest has no Service named {name}")))
     }
 
-    /// Labels of what the case makes in a namespace that is not its own: by them it is removed, whatever becomes of the case.
-    #[must_use]
-    pub fn labels(&self) -> Value {
-        labels(&self.case, &self.options)
-    }
-
     /// Puts things in an order that the seed decides.
     pub fn shuffle<T>(&self, things: &mut [T]) {
         things.shuffle(&mut *self.random.lock().unwrap_or_else(PoisonError::into_inner));
@@ -356,10 +309,7 @@ impl Context {
 
     /// Enters a part of the case.
     pub fn phase(&self, name: &str) {
-        self.history.add(&Event::Phase {
-            name: name.to_owned(),
-        });
-        (self.options.progress)(name);
+        enter(&self.history, &self.options, name);
     }
 
     /// Notes a fault, in the history.
@@ -372,81 +322,76 @@ impl Context {
 
     /// Records what is not judged: delays, errnos, choices of the implementation.
     pub fn record(&self, name: &str, value: impl Into<String>) {
-        self.recorded
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(name.to_owned(), value.into());
+        self.record.value(name, value.into());
     }
 
     /// Records how long a change took; of several of one name the longest is reported.
     pub fn record_delay(&self, name: &str, took: Duration) {
-        let mut delays = self.delays.lock().unwrap_or_else(PoisonError::into_inner);
-        let longest = delays.entry(name.to_owned()).or_default();
-        *longest = took.max(*longest);
+        self.record.delay(name, took);
     }
 
-    pub(crate) fn all_recorded(&self) -> BTreeMap<String, String> {
-        let mut all = self
-            .recorded
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        for (name, took) in &*self.delays.lock().unwrap_or_else(PoisonError::into_inner) {
-            all.insert(
-                format!("delay at most: {name}"),
-                format!("{} ms", took.as_millis()),
-            );
-        }
-        all
+    /// Records what a recovery needed.
+    pub(crate) fn record_recovery(&self, needed: Needed) {
+        self.record.recovery(needed);
     }
 
-    pub(crate) fn backends_made(&self) -> Vec<Backend> {
-        self.pods.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// All that was recorded, by name.
+    pub(crate) fn recorded(&self) -> BTreeMap<String, String> {
+        self.record.all()
     }
 
-    /// The agents of all nodes; `None` where the cluster does not show them.
-    pub async fn agents(&self) -> Result<Option<BTreeMap<String, AgentState>>, Halt> {
-        let Ok(agents) = self.cluster.agents() else {
-            return Ok(None);
-        };
-        let mut states = BTreeMap::new();
-        for node in self.nodes() {
-            let state = agents.state(&node).await?;
-            self.history.add(&Event::Agent {
-                node: node.clone(),
-                state: state.clone(),
-            });
-            states.insert(node, state);
-        }
-        Ok(Some(states))
+    /// What its recoveries needed, in their order.
+    pub(crate) fn recoveries(&self) -> Vec<Needed> {
+        self.record.recoveries()
     }
 
-    /// Versions of an object since one of them; an error if the suite's own watch does not have that one.
-    pub fn versions_since(&self, key: &Key, resource_version: &str) -> Result<usize, Halt> {
-        let versions = self.objects.watch().versions(key);
-        let at = versions
-            .iter()
-            .position(|version| version.resource_version == resource_version);
-        at.map(|at| versions.len() - at - 1).ok_or_else(|| {
-            Halt::Inconclusive(format!(
-                "the suite's own watch lacks version {resource_version} of {key}"
-            ))
-        })
+    /// The history.
+    pub(crate) fn history(&self) -> &Arc<History> {
+        &self.history
+    }
+
+    /// Whether something else than writes to the API has been done to the cluster.
+    pub(crate) fn has_faults(&self) -> bool {
+        self.has_faults.load(Ordering::Relaxed)
+    }
+
+    /// Longer than any run of the case, with the limits of this run.
+    pub(crate) fn longest(&self) -> Duration {
+        self.limits().longest(self.about.longest)
+    }
+
+    /// Whose turn it is on the machine that is the cluster.
+    pub(crate) fn turns(&self) -> Option<&Turns> {
+        self.options.turns.as_ref()
+    }
+
+    /// The suite's own Services.
+    pub(crate) fn own_services(&self) -> &OwnServices {
+        &self.own_services
+    }
+
+    /// Flows of datagrams that were answered.
+    pub(crate) fn answered_flows(&self) -> &AnsweredFlows {
+        &self.answered_flows
+    }
+
+    /// What the case spends its time on.
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
     }
 }
 
-/// The cluster IP of a Service that was written.
-pub(crate) fn cluster_ip(service: &Written) -> Result<IpAddr, Halt> {
-    let text = service.object["spec"]["clusterIP"].as_str().unwrap_or_default();
-    text.parse()
-        .map_err(|_| Halt::Harness(format!("{} has no cluster IP but {text:?}", service.key)))
+fn enter(history: &History, options: &Options, phase: &str) {
+    history.add(&Event::Phase {
+        name: phase.to_owned(),
+    });
+    (options.progress)(phase);
 }
 
-fn is_on_hosts(case: &Case, cluster: &Description) -> bool {
-    case.needs.also.contains(&Capability::AgentCleanup)
-        && !cluster.capabilities.contains(&Capability::PodsWithoutAgents)
+fn nodes(cluster: &Description) -> Vec<String> {
+    cluster.nodes.iter().map(|node| node.name.clone()).collect()
 }
 
-fn labels(case: &Case, options: &Options) -> Value {
-    json!({ RUN_LABEL: options.run, CASE_LABEL: case.id })
+fn is_on_hosts(about: &About, cluster: &Description) -> bool {
+    about.removes_agents && !cluster.capabilities.contains(&Capability::PodsWithoutAgents)
 }

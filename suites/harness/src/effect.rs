@@ -4,15 +4,20 @@
 //! permitted set is no missing witness but a failure, of the claim whose sentence it breaks, in whatever row it is seen (rule 6 of
 //! the catalogue). It is told as an axis of its own, and the row goes on: what it is about is judged all the same.
 
-use oracle::{check::Permitted, finding::Weight};
+use oracle::{
+    check::Permitted,
+    finding::{Finding, Weight},
+};
 
 use crate::{
+    axes::first_line,
     client::Client,
     context::Context,
-    probing::{Settled, Within, first_line},
+    probing::{Settled, any_open, settle},
     spent::Activity,
     target::Target,
     verdict::Halt,
+    waiting::Within,
 };
 
 /// A write, by what it must come to.
@@ -70,43 +75,46 @@ impl Effect {
     }
 }
 
-impl Context {
-    /// Returns when the targets of every client are what a write must come to, or the limit has passed. A fence has passed before,
-    /// or the limit begins with the write. An axis where it is not so fails, beside itself, by the claim of the effect; it
-    /// goes on. Of an axis that can't be decided, it is inconclusive.
-    ///
-    /// # Errors
-    /// If no axis is left.
-    pub async fn takes_effect(
-        &self,
-        effect: Effect,
-        what: &str,
-        clients: &[Client],
-        targets: &[Target],
-        within: Within,
-    ) -> Result<(), Halt> {
-        let _spent = self.clock.during(Activity::Control);
-        let targets: Vec<Target> = targets.iter().map(|target| effect.permits(target)).collect();
-        let settled = self.settle(clients, &targets, within).await?;
-        if settled.open.is_empty() {
-            self.record_delay(what, settled.took);
-        }
-        self.must_hold(effect, what, settled);
-        self.any_open(&targets)
+/// Returns when the targets of every client are what a write must come to, or the limit has passed. A fence has passed before,
+/// or the limit begins with the write. An axis where it is not so fails, beside itself, by the claim of the effect; it
+/// goes on. Of an axis that can't be decided, it is inconclusive.
+///
+/// # Errors
+/// If no axis is left.
+pub async fn takes_effect(
+    cx: &Context,
+    effect: Effect,
+    what: &str,
+    clients: &[Client],
+    targets: &[Target],
+    within: Within,
+) -> Result<(), Halt> {
+    let _spent = cx.clock().during(Activity::Control);
+    let targets: Vec<Target> = targets.iter().map(|target| effect.permits(target)).collect();
+    let settled = settle(cx, clients, &targets, within).await?;
+    if let Some(took) = settled.took() {
+        cx.record_delay(what, took);
     }
+    must_hold(cx, effect, what, settled);
+    any_open(cx, &targets)
+}
 
-    /// The verdict of [`Context::takes_effect`], of what has been settled.
-    pub fn must_hold(&self, effect: Effect, what: &str, settled: Settled) {
-        let limit = settled.limit;
-        for (axis, findings) in settled.open {
-            let worst = findings.iter().min_by_key(|finding| finding.weight);
-            let Some(worst) = worst else { continue };
-            match worst.weight {
-                Weight::Violation => self.breaks(&axis, effect, what, findings),
-                Weight::Undecided => {
-                    let why = format!("not seen ({what}) within {limit:?}: {}", first_line(worst));
-                    self.inconclusive(&axis, why, findings);
-                }
+/// What a row leans on is broken, in one of its axes: what a write must come to, what was to be seen of it, and what was found.
+pub fn breaks(cx: &Context, axis: &str, effect: Effect, what: &str, findings: Vec<Finding>) {
+    cx.axes().breaks(axis, effect.claim(), what, findings);
+}
+
+/// The verdict of [`takes_effect`], of what has been settled.
+pub fn must_hold(cx: &Context, effect: Effect, what: &str, settled: Settled) {
+    let limit = settled.limit();
+    for (axis, findings) in settled.into_open() {
+        let worst = findings.iter().min_by_key(|finding| finding.weight);
+        let Some(worst) = worst else { continue };
+        match worst.weight {
+            Weight::Violation => breaks(cx, &axis, effect, what, findings),
+            Weight::Undecided => {
+                let why = format!("not seen ({what}) within {limit:?}: {}", first_line(worst));
+                cx.axes().inconclusive(&axis, why, findings);
             }
         }
     }

@@ -13,9 +13,9 @@ use serde_json::Value;
 use crate::{
     compressed::compress_large,
     context::Context,
-    objects::{Kind, all},
-    recovery::Needed,
-    report::CaseReport,
+    names::Kind,
+    report::{CaseReport, Needed},
+    requests::all,
     verdict::Verdict,
 };
 
@@ -75,9 +75,8 @@ const OBJECTS: &str = "objects";
 const LOGS: &str = "logs";
 const CLUSTER: &str = "cluster";
 
-/// Objects, logs and dumps into the case's folder. Returns what could not be had.
-pub(crate) async fn collect(cx: &Context) -> Vec<String> {
-    let folder = &cx.options.folder;
+/// Objects, logs and dumps into a folder. Returns what could not be had.
+pub(crate) async fn collect(cx: &Context, folder: &Path) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut keep = |what: &str, done: Result<(), String>| {
         warnings.extend(done.err().map(|error| lacks(what, &error)));
@@ -89,9 +88,9 @@ pub(crate) async fn collect(cx: &Context) -> Vec<String> {
             objects(cx, kind, folder.join(format!("{OBJECTS}/{what}.json"))).await,
         );
     }
-    for pod in cx.backends_made() {
+    for pod in cx.logs().backends() {
         let log = cx
-            .cluster
+            .cluster()
             .log(&pod.namespace, &pod.in_api)
             .await
             .map_err(|error| error.to_string());
@@ -108,7 +107,7 @@ pub(crate) async fn collect(cx: &Context) -> Vec<String> {
     let dumps = folder.join(CLUSTER);
     let dumped = match fs::create_dir_all(&dumps) {
         Ok(()) => cx
-            .cluster
+            .cluster()
             .evidence(&dumps)
             .await
             .map_err(|error| error.to_string()),
@@ -128,8 +127,8 @@ pub(crate) fn lacks(what: &str, error: &dyn fmt::Display) -> String {
 }
 
 async fn objects(cx: &Context, kind: Kind, file: PathBuf) -> Result<(), String> {
-    let confined = cx.cluster.describe().confined.as_deref();
-    let all = all(&cx.cluster.client(), kind, confined);
+    let confined = cx.cluster().describe().confined.as_deref();
+    let all = all(&cx.cluster().client(), kind, confined);
     let list = all
         .list(&ListParams::default())
         .await

@@ -1,15 +1,23 @@
 //! One case from its namespaces to their removal.
 
-use std::{fs, future::Future, panic::AssertUnwindSafe, path::Path, sync::Arc, time::Instant};
+use std::{
+    fs,
+    future::Future,
+    panic::AssertUnwindSafe,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
 
 use cluster::{Cluster, ClusterError};
 use futures::FutureExt as _;
 
 use crate::{
+    agents,
     case::{Case, axes_not_enabled},
     cleanup::Made,
-    context::{Context, Options},
-    evidence,
+    context::{self, Context},
+    evidence::{self, Evidence},
     history::{History, now_us},
     machine,
     readiness::Readiness,
@@ -17,6 +25,21 @@ use crate::{
     spent::{Activity, Spent},
     verdict::{Halt, Verdict},
 };
+
+/// How a case is run.
+#[derive(Clone)]
+pub struct Options {
+    /// What its session has to know of the run.
+    pub session: context::Options,
+    /// The command that runs this case again with the same seed.
+    pub replay: String,
+    /// Folder for the evidence of this case; made if absent.
+    pub folder: PathBuf,
+    /// Of which cases everything is kept.
+    pub evidence: Evidence,
+    /// Leaves the namespaces of the case for a look at them; outside of a lab, of one that did not pass.
+    pub keep: bool,
+}
 
 /// Runs a case. Whatever becomes of it (panic, hang, interruption), evidence is captured and its namespaces are
 /// removed.
@@ -28,14 +51,16 @@ pub async fn execute(
 ) -> CaseReport {
     let started_us = now_us();
     let began = Instant::now();
-    let longest = options.limits.longest(case.longest);
+    let Options { session, folder, .. } = &options;
+    let limits = &session.limits;
+    let longest = limits.longest(case.longest);
     let mut report = CaseReport {
         id: case.id.to_owned(),
         area: case.area.to_owned(),
         claims: case.claims.iter().map(|claim| (*claim).to_owned()).collect(),
         tier: case.tier.to_string(),
         verdict: Verdict::Pass,
-        seed: options.seed,
+        seed: session.seed,
         replay: options.replay.clone(),
         started_us,
         seconds: 0.0,
@@ -45,20 +70,20 @@ pub async fn execute(
         recoveries: Vec::new(),
         warnings: Vec::new(),
         unhealed: Vec::new(),
-        evidence: Some(options.folder.clone()),
+        evidence: Some(folder.clone()),
         spent: Spent::default(),
         undecided: Vec::new(),
     };
     let dropped = machine::dropped();
     let (mut cx, mut readiness, mut opened) = (None, None, None);
     let body = async {
-        let history = Arc::clone(opened.insert(open(&options.folder)?));
-        let started = Context::start(case, Arc::clone(&cluster), options.clone(), history).await?;
+        let history = Arc::clone(opened.insert(open(folder)?));
+        let started = Context::start(case.about(), Arc::clone(&cluster), session.clone(), history).await?;
         let cx = &*cx.insert(started);
-        readiness = Readiness::start(cx, &case).await?;
+        readiness = Readiness::start(cx, case.area).await?;
         (case.run)(cx).await?;
         cx.phase("final reads");
-        cx.agents().await?;
+        agents::all(cx).await?;
         Ok(())
     };
     let (mut was_interrupted, mut broken) = (false, None);
@@ -80,10 +105,10 @@ pub async fn execute(
         }
     };
     if let Some(cx) = &cx {
-        report.axes = cx.axes.reports(ended.as_ref());
-        report.axes_not_enabled.extend(cx.axes.not_enabled());
-        report.recorded = cx.all_recorded();
-        report.recoveries = cx.recoveries.all();
+        report.axes = cx.axes().reports(ended.as_ref());
+        report.axes_not_enabled.extend(cx.axes().all_not_enabled());
+        report.recorded = cx.recorded();
+        report.recoveries = cx.recoveries();
     }
     report.verdict = verdict(&report, ended);
     report.warnings.extend(untold(&report, broken));
@@ -94,26 +119,26 @@ pub async fn execute(
     report.unhealed = cx.as_ref().map(|cx| cx.faults().unhealed()).unwrap_or_default();
     let closes = Instant::now();
     if let Some(watch) = readiness {
-        let limit = options.limits.closing / WATCH_ENDS;
-        merge_readiness(&mut report, watch.end(&options.limits, limit).await);
+        let limit = limits.closing / WATCH_ENDS;
+        merge_readiness(&mut report, watch.end(limits, limit).await);
     }
     // A run that was interrupted may take its cluster with it.
     if !was_interrupted && let Err(why) = cluster.intact().await {
         without_cluster(&mut report, &why);
     }
-    (options.progress)("evidence and clean-up");
+    (session.progress)("evidence and clean-up");
     let keeps_all = options.evidence.keeps_all(&report);
     let closing = async {
         if let Some(cx) = cx.as_ref().filter(|_| keeps_all) {
-            report.warnings.extend(evidence::collect(cx).await);
+            report.warnings.extend(evidence::collect(cx, folder).await);
         }
         if !(options.keep && stays(&cluster.describe().provider, &report.verdict)) {
             let made = Made {
-                run: &options.run,
+                run: &session.run,
                 case: Some(case.id),
                 confined: cluster.describe().confined.as_deref(),
             };
-            let (client, limit) = (cluster.client(), options.limits.cleanup);
+            let (client, limit) = (cluster.client(), limits.cleanup);
             let cleaned = match cluster.describe().provider.as_str() {
                 LAB => made.cleanup(&client, limit).await,
                 _ => made.remove(&client, limit).await,
@@ -121,7 +146,7 @@ pub async fn execute(
             report.warnings.extend(cleaned.err().map(|halt| halt.to_string()));
         }
     };
-    let limit = options.limits.closing;
+    let limit = limits.closing;
     let left = limit.saturating_sub(closes.elapsed());
     if tokio::time::timeout(left, closing).await.is_err() {
         report
@@ -133,12 +158,12 @@ pub async fn execute(
         report.warnings.push(evidence::lacks("the history", &error));
     }
     report.seconds = began.elapsed().as_secs_f64();
-    report.spent = cx.as_ref().map(|cx| cx.clock.spent()).unwrap_or_default();
+    report.spent = cx.as_ref().map(|cx| cx.clock().spent()).unwrap_or_default();
     report
         .spent
         .seconds
         .insert(Activity::Closing, closes.elapsed().as_secs_f64());
-    if let Err(error) = write_report(&options.folder, &report) {
+    if let Err(error) = write_report(folder, &report) {
         report
             .warnings
             .push(format!("failed to write the case's report: {error}"));

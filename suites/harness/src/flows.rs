@@ -16,11 +16,11 @@ use crate::{
     client::{Client, Run},
     context::Context,
     history::now_us,
-    probing::Within,
+    probing::{self, judge_attempts, open_targets},
     spent::Activity,
-    target::{Target, plan},
+    target::Target,
     verdict::Halt,
-    waiting::{eventually, has_lasted},
+    waiting::{Within, eventually, has_lasted},
 };
 
 /// Flows are planned for so long at most, unscaled: longer than any case runs that has some.
@@ -38,74 +38,67 @@ struct Opened {
     runs: Vec<Run>,
 }
 
-impl Context {
+impl Flows {
     /// Opens so many flows (`each`) to every target, dealt to the clients in turn, at 10 exchanges a second each
     /// ([`crate::limits::Limits::exchange`]), and returns when every one of them has been answered: the control. A target's
     /// transport says what they are: connections, connected or unconnected sockets.
     ///
     /// # Errors
     /// Inconclusive if one of them has not been answered within the limit.
-    pub async fn flows(
-        &self,
+    pub async fn open(
+        cx: &Context,
         clients: &[Client],
         targets: &[Target],
         each: u32,
         within: Within,
-    ) -> Result<Flows, Halt> {
-        let targets = self.open_targets(targets);
+    ) -> Result<Self, Halt> {
+        let targets = open_targets(cx, targets);
         let clients = deal(clients, each);
-        let of_each = |flows: u32| targets.iter().map(move |target| self.established(target, flows));
+        let of_each = |flows: u32| targets.iter().map(move |target| established(cx, target, flows));
         let entries = clients
             .iter()
             .map(|(_, flows)| of_each(*flows).collect())
             .collect();
-        let flows = self.open(clients, targets.clone(), entries).await?;
-        self.answered(&flows, within).await?;
+        let flows = Self::start(cx, clients, targets.clone(), entries).await?;
+        flows.answered(within).await?;
         Ok(flows)
     }
 
     /// One flow of a client to each of these targets, from a port that it is bound to. Whether it is answered is another
     /// question.
-    pub async fn flows_from(&self, client: &Client, dialled: &[(Target, u16)]) -> Result<Flows, Halt> {
+    pub async fn open_from(cx: &Context, client: &Client, dialled: &[(Target, u16)]) -> Result<Self, Halt> {
         let entry = |(target, port): &(Target, u16)| PlanEntry {
             source_ports: Some([*port, *port]),
-            ..self.established(target, 1)
+            ..established(cx, target, 1)
         };
         let targets = dialled.iter().map(|(target, _)| target.clone()).collect();
         let entries = dialled.iter().map(entry).collect();
-        self.open(vec![(client.clone(), 1)], targets, vec![entries]).await
+        Self::start(cx, vec![(client.clone(), 1)], targets, vec![entries]).await
     }
 
     /// Control: every one of these flows has been answered.
+    ///
     /// # Errors
     /// Inconclusive if one of them has not been answered within the limit.
-    pub async fn answered(&self, flows: &Flows, within: Within) -> Result<(), Halt> {
+    pub async fn answered(&self, within: Within) -> Result<(), Halt> {
         eventually("control failed (every flow is answered)", within, async || {
-            Ok(flows.0.iter().all(Opened::are_answered).then_some(()))
+            Ok(self.0.iter().all(Opened::are_answered).then_some(()))
         })
         .await
     }
 
-    fn established(&self, target: &Target, flows: u32) -> PlanEntry {
-        target.established(flows, self.limits().longest(LONGEST), self.limits())
-    }
-
-    async fn open(
-        &self,
+    async fn start(
+        cx: &Context,
         clients: Vec<(Client, u32)>,
         targets: Vec<Target>,
         entries: Vec<Vec<PlanEntry>>,
-    ) -> Result<Flows, Halt> {
-        let plans: Vec<_> = clients
+    ) -> Result<Self, Halt> {
+        let starts = clients
             .iter()
             .zip(entries)
-            .map(|((client, _), entries)| (client, plan(client, entries)))
-            .collect();
-        let starts = plans
-            .iter()
-            .map(|(client, plan)| Run::start(&self.cluster, client, plan, self.history.clone()));
+            .map(|((client, _), entries)| probing::begin(cx, client, entries));
         let runs = try_join_all(starts).await?;
-        Ok(Flows(vec![Opened {
+        Ok(Self(vec![Opened {
             clients,
             targets,
             runs,
@@ -117,24 +110,24 @@ impl Context {
     ///
     /// # Errors
     /// If a client ends before, which would be a hole in the window.
-    pub async fn hold_flows(&self, flows: Flows, window: Duration) -> Result<Vec<Attempt>, Halt> {
-        self.hold_flows_of(flows, window, |_| true).await
+    pub async fn hold(self, cx: &Context, window: Duration) -> Result<Vec<Attempt>, Halt> {
+        self.hold_those(cx, window, |_| true).await
     }
 
-    /// As [`Context::hold_flows`], of those that were first answered by an identity that `stays`: the others may end. The axis
+    /// As [`Flows::hold`], of those that were first answered by an identity that `stays`: the others may end. The axis
     /// of a target that has no such flow is inconclusive.
     ///
     /// # Errors
     /// The same.
-    pub async fn hold_flows_of(
-        &self,
-        flows: Flows,
+    pub async fn hold_those(
+        self,
+        cx: &Context,
         window: Duration,
         stays: impl Fn(&str) -> bool,
     ) -> Result<Vec<Attempt>, Halt> {
-        let _spent = self.clock.during(Activity::Hold);
+        let _spent = cx.clock().during(Activity::Hold);
         has_lasted(Instant::now(), window).await;
-        let mut opened = flows.0;
+        let mut opened = self.0;
         let runs = opened.iter_mut().flat_map(|one| one.runs.drain(..));
         let attempts = try_join_all(runs.map(Run::stop)).await?.concat();
         let leaving = flow::answered_first_by(&attempts, |identity| !stays(identity));
@@ -143,11 +136,11 @@ impl Context {
             .filter(|attempt| flow::key(attempt).is_none_or(|key| !leaving.contains(&key)))
             .collect();
         let targets: Vec<Target> = opened.iter().flat_map(|one| one.targets.clone()).collect();
-        let logs = self.logs_if_needed(&targets, &attempts).await?;
-        let observed = Observed::new(&attempts, &logs, self.limits().times());
+        let logs = cx.logs().if_needed(&targets, &attempts).await?;
+        let observed = Observed::new(&attempts, &logs, cx.limits().times());
         let mut undecided = Vec::new();
         let each = opened.iter().flat_map(|Opened { clients, targets, .. }| {
-            let open = self.open_targets(targets).into_iter();
+            let open = open_targets(cx, targets).into_iter();
             open.map(move |target| (clients, target))
         });
         for (clients, target) in each {
@@ -157,9 +150,9 @@ impl Context {
                 continue;
             }
             let findings = staying.iter().flat_map(|(client, flows)| {
-                flow::flows(&observed, &target.flows(client, *flows, self.limits()))
+                flow::flows(&observed, &target.flows(client, *flows, cx.limits()))
             });
-            self.judged(&target.axis, findings.collect());
+            cx.axes().judged(&target.axis, findings.collect());
         }
         // After what was found of other targets, which may be of the same axis.
         for target in undecided {
@@ -167,9 +160,9 @@ impl Context {
                 "no flow to {} was answered by a backend that stays",
                 target.label()
             );
-            self.inconclusive(&target.axis, why, Vec::new());
+            cx.axes().inconclusive(&target.axis, why, Vec::new());
         }
-        self.record(
+        cx.record(
             "unconnected sockets that met more than one backend",
             wandering(&attempts).to_string(),
         );
@@ -182,31 +175,27 @@ impl Context {
     /// # Errors
     /// If a client ends before, which would be a hole in the window.
     pub async fn hold_moved(
-        &self,
-        flows: Flows,
+        self,
+        cx: &Context,
         clients: &[Client],
         now: &[Target],
         within: Within,
     ) -> Result<(), Halt> {
-        let _spent = self.clock.during(Activity::Hold);
+        let _spent = cx.clock().during(Activity::Hold);
         has_lasted(within.since, within.limit).await;
         let from_us = now_us();
-        has_lasted(Instant::now(), self.limits().hold).await;
-        let mut opened = flows.0;
+        has_lasted(Instant::now(), cx.limits().hold).await;
+        let mut opened = self.0;
         let runs = opened.iter_mut().flat_map(|one| one.runs.drain(..));
         let mut attempts = try_join_all(runs.map(Run::stop)).await?.concat();
         attempts.retain(|attempt| attempt.start_us >= from_us);
         // Half of what one flow has room for.
-        let fewest =
-            (self.limits().hold.as_millis() / self.limits().exchange.as_millis().max(1) / 2) as usize;
-        let targets = self.open_targets(now);
-        self.judge_attempts(clients, &targets, attempts, |_| fewest)
-            .await?;
+        let fewest = (cx.limits().hold.as_millis() / cx.limits().exchange.as_millis().max(1) / 2) as usize;
+        let targets = open_targets(cx, now);
+        judge_attempts(cx, clients, &targets, attempts, |_| fewest).await?;
         Ok(())
     }
-}
 
-impl Flows {
     /// No flows: for those that are opened one after the other.
     pub fn none() -> Self {
         Self(Vec::new())
@@ -252,6 +241,10 @@ impl Opened {
             run.with_attempts(|attempts| self.targets.iter().all(|target| answered(attempts, target)))
         })
     }
+}
+
+fn established(cx: &Context, target: &Target, flows: u32) -> PlanEntry {
+    target.established(flows, cx.limits().longest(LONGEST), cx.limits())
 }
 
 /// How many flows to a target each client has without those that are leaving; clients that have none are left out.

@@ -11,67 +11,66 @@ use oracle::{
 
 use crate::{
     context::Context,
-    sockets::{Keeper, Sockets, Which},
+    sockets::{Keeper, Sockets, Which, round},
     target::Target,
     verdict::Halt,
 };
 
-impl Context {
-    /// Verdict: of N datagrams of so many bytes from each client, whose fragments go out in this order (none: the kernel cuts
-    /// them up), and of as large answers no more than 1 of [`Limits::lost_of`](crate::limits::Limits::lost_of) is lost and none is
-    /// damaged. Unconnected sockets see answers from the address that they dialled. Fragments of answers come from where those of
-    /// requests went: on hosts, whose devices show packets of others and those that are still to be translated, nobody looks.
-    ///
-    /// # Errors
-    /// If a client ends, or may not send or see packets as they are.
-    pub async fn judge_fragments(
-        &self,
-        sockets: &mut Sockets,
-        target: &Target,
-        bytes: u16,
-        order: &[u8],
-    ) -> Result<(), Halt> {
-        let probes = target.probes(self.limits());
-        let all = Which::Oldest(u32::try_from(probes).unwrap_or(u32::MAX));
-        let round = |keeper: &Keeper| Round {
-            fragments: order.to_vec(),
-            bytes,
+/// Verdict: of N datagrams of so many bytes from each client, whose fragments go out in this order (none: the kernel cuts
+/// them up), and of as large answers no more than 1 of [`Limits::lost_of`](crate::limits::Limits::lost_of) is lost and none is
+/// damaged. Unconnected sockets see answers from the address that they dialled. Fragments of answers come from where those of
+/// requests went: on hosts, whose devices show packets of others and those that are still to be translated, nobody looks.
+///
+/// # Errors
+/// If a client ends, or may not send or see packets as they are.
+pub async fn judge(
+    cx: &Context,
+    sockets: &mut Sockets,
+    target: &Target,
+    bytes: u16,
+    order: &[u8],
+) -> Result<(), Halt> {
+    let probes = target.probes(cx.limits());
+    let all = Which::Oldest(u32::try_from(probes).unwrap_or(u32::MAX));
+    let of = |keeper: &Keeper| Round {
+        fragments: order.to_vec(),
+        bytes,
+        watched: is_watched(keeper),
+        ..round(cx, target, all)
+    };
+    let made = sockets.keepers().iter_mut().map(|one| {
+        let round = of(one);
+        async move { one.make(&round).await }
+    });
+    let attempts = try_join_all(made).await?.concat();
+    let logs = cx
+        .logs()
+        .if_needed(std::slice::from_ref(target), &attempts)
+        .await?;
+    let observed = Observed::new(&attempts, &logs, cx.limits().times());
+    let mut findings = Vec::new();
+    for keeper in sockets.keepers() {
+        let expected = Datagrams {
+            stream: target.stream(keeper.client()),
+            at_least: probes,
+            identities: target.permitted.identities().cloned().unwrap_or_default(),
+            lost_of: cx.limits().lost_of,
             watched: is_watched(keeper),
-            ..self.round(target, all)
+            reordered: !order.is_sorted(),
         };
-        let made = sockets.0.iter_mut().map(|one| {
-            let round = round(one);
-            async move { one.make(&round).await }
-        });
-        let attempts = try_join_all(made).await?.concat();
-        let logs = self
-            .logs_if_needed(std::slice::from_ref(target), &attempts)
-            .await?;
-        let observed = Observed::new(&attempts, &logs, self.limits().times());
-        let mut findings = Vec::new();
-        for keeper in &sockets.0 {
-            let expected = Datagrams {
-                stream: target.stream(&keeper.client),
-                at_least: probes,
-                identities: target.permitted.identities().cloned().unwrap_or_default(),
-                lost_of: self.limits().lost_of,
-                watched: is_watched(keeper),
-                reordered: !order.is_sorted(),
-            };
-            findings.extend(datagrams(&observed, &expected));
-            findings.extend(peers(&observed, &expected.stream, Shows::WhomItDialled, 0));
-        }
-        self.judged(&target.axis, findings);
-        let elsewhere = translated_at_sockets(&attempts);
-        let name = format!(
-            "{}: requests that left their sockets for a backend",
-            target.label()
-        );
-        self.record(&name, format!("{elsewhere} of {}", attempts.len()));
-        Ok(())
+        findings.extend(datagrams(&observed, &expected));
+        findings.extend(peers(&observed, &expected.stream, Shows::WhomItDialled, 0));
     }
+    cx.axes().judged(&target.axis, findings);
+    let elsewhere = translated_at_sockets(&attempts);
+    let name = format!(
+        "{}: requests that left their sockets for a backend",
+        target.label()
+    );
+    cx.record(&name, format!("{elsewhere} of {}", attempts.len()));
+    Ok(())
 }
 
 fn is_watched(keeper: &Keeper) -> bool {
-    !matches!(keeper.client.place, Place::Host { .. })
+    !matches!(keeper.client().place, Place::Host { .. })
 }

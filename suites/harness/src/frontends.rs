@@ -9,15 +9,14 @@ use oracle::{check::Permitted, history::Transport};
 use serde_json::{Value, json};
 
 use crate::{
-    case::Family,
     client::Client,
-    context::{Context, cluster_ip},
-    objects::Key,
+    context::Context,
+    family::Family,
+    names::Key,
     pods::{Backend, serve},
-    probing::Within,
     target::Target,
     verdict::Halt,
-    waiting::eventually,
+    waiting::{Within, eventually},
 };
 
 /// A Service that a case has made, of one family.
@@ -37,6 +36,19 @@ pub struct Frontends {
 pub type Vantage = (Vec<Client>, Vec<Target>);
 
 impl Frontends {
+    /// Creates the manifest's objects named `${service}`, a Service among them.
+    pub async fn create(cx: &Context, family: Family, mut values: Value) -> Result<Self, Halt> {
+        values["family"] = json!(family.to_string());
+        let none = || Halt::Harness("the manifest has no Service named ${service}".to_owned());
+        let written = cx.apply_all("${service}", &values).await?.ok_or_else(none)?;
+        Ok(Self {
+            cluster_ip: written.cluster_ip()?,
+            service: written.key,
+            family,
+            object: written.object,
+        })
+    }
+
     /// The node port of its port of a transport.
     pub fn node_port(&self, transport: Transport) -> Result<u16, Halt> {
         let protocol = match transport {
@@ -75,7 +87,7 @@ impl Frontends {
         identities: &BTreeSet<String>,
     ) -> Result<Vec<Target>, Halt> {
         let port = self.node_port(transport)?;
-        let nodes = cx.node_addresses(self.family).into_iter();
+        let nodes = node_addresses(cx, self.family).into_iter();
         let at = |(node, address): (String, IpAddr)| {
             self.at(axis, &node, transport, (address, port).into(), identities)
         };
@@ -142,61 +154,38 @@ pub fn balancers(service: &Value, family: Family) -> Vec<IpAddr> {
         .into_iter()
         .flatten()
         .filter_map(|one| one["ip"].as_str()?.parse().ok());
-    addresses
-        .filter(|address: &IpAddr| address.is_ipv6() == (family == Family::IPv6))
-        .collect()
+    addresses.filter(|address| family.has(address)).collect()
 }
 
-impl Context {
-    /// Creates backends of these names, which serve these ports, on all nodes in turn.
-    pub async fn serving(
-        &self,
-        namespace: &str,
-        names: &[&str],
-        tcp: &[u16],
-        udp: &[u16],
-    ) -> Result<Vec<Backend>, Halt> {
-        let nodes = self.nodes();
-        let pod = |(name, node): (&&str, &String)| {
-            let args = serve(name, namespace, tcp, udp);
-            json!({ "name": name, "namespace": namespace, "node": node, "args": args })
-        };
-        let pods: Vec<Value> = names.iter().zip(nodes.iter().cycle()).map(pod).collect();
-        self.backends(&pods).await
-    }
+/// Creates backends of these names, which serve these ports, on all nodes in turn.
+pub async fn serving(
+    cx: &Context,
+    namespace: &str,
+    names: &[&str],
+    tcp: &[u16],
+    udp: &[u16],
+) -> Result<Vec<Backend>, Halt> {
+    let nodes = cx.nodes();
+    let pod = |(name, node): (&&str, &String)| {
+        let args = serve(name, namespace, tcp, udp);
+        json!({ "name": name, "namespace": namespace, "node": node, "args": args })
+    };
+    let pods: Vec<Value> = names.iter().zip(nodes.iter().cycle()).map(pod).collect();
+    cx.backends(&pods).await
+}
 
-    /// Creates the manifest's objects named `${service}`, a Service among them.
-    pub async fn frontends(&self, family: Family, mut values: Value) -> Result<Frontends, Halt> {
-        values["family"] = json!(family.to_string());
-        let none = || Halt::Harness("the manifest has no Service named ${service}".to_owned());
-        let written = self.apply_all("${service}", &values).await?.ok_or_else(none)?;
-        Ok(Frontends {
-            cluster_ip: cluster_ip(&written)?,
-            service: written.key,
-            family,
-            object: written.object,
-        })
-    }
+/// Names and InternalIPs of the nodes.
+#[must_use]
+pub fn node_addresses(cx: &Context, family: Family) -> Vec<(String, IpAddr)> {
+    family.of_nodes(cx.cluster().describe())
+}
 
-    /// Names and InternalIPs of the nodes.
-    #[must_use]
-    pub fn node_addresses(&self, family: Family) -> Vec<(String, IpAddr)> {
-        let nodes = self.cluster().describe().nodes.iter();
-        let of_family = |address: &&IpAddr| address.is_ipv6() == (family == Family::IPv6);
-        let named = nodes.filter_map(|node| {
-            let address = node.addresses.iter().find(of_family)?;
-            Some((node.name.clone(), *address))
-        });
-        named.collect()
-    }
-
-    /// Who dials what: all clients inside these targets, and the client outside, where there is one, those.
-    #[must_use]
-    pub fn vantages(&self, inside: Vec<Target>, outside: Vec<Target>) -> Vec<Vantage> {
-        let beyond = self.outside().map(|client| (vec![client], outside));
-        [(self.clients().to_vec(), inside)]
-            .into_iter()
-            .chain(beyond)
-            .collect()
-    }
+/// Who dials what: all clients inside these targets, and the client outside, where there is one, those.
+#[must_use]
+pub fn vantages(cx: &Context, inside: Vec<Target>, outside: Vec<Target>) -> Vec<Vantage> {
+    let beyond = cx.clients().outside().map(|client| (vec![client], outside));
+    [(cx.clients().to_vec(), inside)]
+        .into_iter()
+        .chain(beyond)
+        .collect()
 }

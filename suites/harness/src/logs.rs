@@ -2,24 +2,31 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Mutex, PoisonError},
-    time::Instant,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
+use cluster::Cluster;
 use oracle::{
     check::Permitted,
     history::{Attempt, Outcome, Served},
 };
 
-use crate::{context::Context, pods::Backend, target::Target, verdict::Halt, waiting::has_lasted};
+use crate::{pods::Backend, target::Target, verdict::Halt, waiting::has_lasted};
 
 /// So many limits of a probe a backend that is behind is waited for at most: four clients that ask at their rate for one limit of a
 /// backend that does a tenth of it.
 const BEHIND: usize = 10;
 
-/// Lines that have been read, by backend.
-#[derive(Debug, Default)]
-pub(crate) struct Logs(Mutex<HashMap<String, Read>>);
+/// The logs of the backends that a case has made.
+pub struct Logs {
+    cluster: Arc<Cluster>,
+    /// The limit of a probe.
+    probe: Duration,
+    backends: Mutex<Vec<Backend>>,
+    /// Lines that have been read, by backend.
+    read: Mutex<HashMap<String, Read>>,
+}
 
 /// What has been read of one log.
 #[derive(Debug, Default)]
@@ -57,30 +64,59 @@ impl Read {
     }
 }
 
-impl Context {
-    /// What the backends of the case have logged since the first of these attempts began: a line is written after that.
-    pub(crate) async fn logs_since(&self, attempts: &[Attempt]) -> Result<Vec<Served>, Halt> {
+impl Logs {
+    /// Of a cluster's backends, which answer or log a probe within this time.
+    pub(crate) fn new(cluster: Arc<Cluster>, probe: Duration) -> Self {
+        Self {
+            cluster,
+            probe,
+            backends: Mutex::default(),
+            read: Mutex::default(),
+        }
+    }
+
+    /// Backends that the case has made.
+    pub(crate) fn add(&self, backends: &[Backend]) {
+        let mut known = self.backends.lock().unwrap_or_else(PoisonError::into_inner);
+        known.extend_from_slice(backends);
+    }
+
+    /// All backends that the case has made.
+    pub(crate) fn backends(&self) -> Vec<Backend> {
+        self.backends
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Everything that a backend has logged.
+    pub async fn of(&self, backend: &Backend) -> Result<Vec<Served>, Halt> {
+        self.read(backend, |read| read.lines.clone()).await
+    }
+
+    /// What the backends have logged since the first of these attempts began: a line is written after that.
+    async fn since(&self, attempts: &[Attempt]) -> Result<Vec<Served>, Halt> {
         let from_us = attempts.iter().map(|attempt| attempt.start_us).min();
         let mut lines = Vec::new();
-        for backend in self.backends_made() {
+        for backend in self.backends() {
             let since = |read: &Read| {
                 read.since(from_us.unwrap_or(u64::MAX))
                     .cloned()
                     .collect::<Vec<_>>()
             };
-            lines.extend(self.read_log(&backend, since).await?);
+            lines.extend(self.read(&backend, since).await?);
         }
         Ok(lines)
     }
 
-    /// As [`Context::logs_if_needed`], once backends have taken up what they were behind with: while they go on to log what was
+    /// As [`Logs::if_needed`], once backends have taken up what they were behind with: while they go on to log what was
     /// silent, they get as long again.
-    pub(crate) async fn logs_in_the_end(
+    pub(crate) async fn in_the_end(
         &self,
         targets: &[Target],
         attempts: &[Attempt],
     ) -> Result<Vec<Served>, Halt> {
-        let mut logs = self.logs_if_needed(targets, attempts).await?;
+        let mut logs = self.if_needed(targets, attempts).await?;
         let silent: HashSet<&str> = attempts
             .iter()
             .filter(|attempt| is_silent(attempt))
@@ -91,8 +127,8 @@ impl Context {
         }
         let mut behind = Behind::new(late(&silent, &logs));
         loop {
-            has_lasted(Instant::now(), self.limits().probe).await;
-            logs = self.logs_since(attempts).await?;
+            has_lasted(Instant::now(), self.probe).await;
+            logs = self.since(attempts).await?;
             if !behind.goes_on(late(&silent, &logs)) {
                 return Ok(logs);
             }
@@ -100,26 +136,21 @@ impl Context {
     }
 
     /// NONE is decided by the logs of backends, and so is whose a timeout is.
-    pub(crate) async fn logs_if_needed(
+    pub(crate) async fn if_needed(
         &self,
         targets: &[Target],
         attempts: &[Attempt],
     ) -> Result<Vec<Served>, Halt> {
         if targets.iter().any(|target| target.permitted == Permitted::None) || attempts.iter().any(is_silent)
         {
-            return self.logs_since(attempts).await;
+            return self.since(attempts).await;
         }
         Ok(Vec::new())
     }
 
-    /// Everything that a backend has logged.
-    pub async fn log(&self, backend: &Backend) -> Result<Vec<Served>, Halt> {
-        self.read_log(backend, |read| read.lines.clone()).await
-    }
-
-    async fn read_log<T>(&self, backend: &Backend, of: impl FnOnce(&Read) -> T) -> Result<T, Halt> {
+    async fn read<T>(&self, backend: &Backend, of: impl FnOnce(&Read) -> T) -> Result<T, Halt> {
         let text = self.cluster.log(&backend.namespace, &backend.in_api).await?;
-        let mut logs = self.logs.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logs = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let read = logs.entry(backend.server()).or_default();
         read.go_on(&text).map_err(|why| {
             Halt::Harness(format!(

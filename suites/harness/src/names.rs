@@ -21,15 +21,22 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, PoisonError},
+    fmt,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
+use k8s_openapi::api::{
+    core::v1::{Namespace, Pod, Service},
+    discovery::v1::EndpointSlice,
+};
+use kube::api::ApiResource;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{
-    objects::{Key, Kind},
-    verdict::Halt,
-};
+use crate::verdict::Halt;
 
 /// The label by which a slice names its Service.
 const OF_SERVICE: &str = "kubernetes.io/service-name";
@@ -37,12 +44,104 @@ const OF_SERVICE: &str = "kubernetes.io/service-name";
 /// Where objects have their ports: a Service, a slice.
 const PORTS: [&str; 2] = ["/spec/ports", "/ports"];
 
+/// Kinds that the suite writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Kind {
+    /// core/v1.
+    Namespace,
+    /// core/v1.
+    Pod,
+    /// core/v1.
+    Service,
+    /// discovery.k8s.io/v1.
+    EndpointSlice,
+}
+
+impl Kind {
+    /// Its resource.
+    #[must_use]
+    pub fn resource(self) -> ApiResource {
+        match self {
+            Self::Namespace => ApiResource::erase::<Namespace>(&()),
+            Self::Pod => ApiResource::erase::<Pod>(&()),
+            Self::Service => ApiResource::erase::<Service>(&()),
+            Self::EndpointSlice => ApiResource::erase::<EndpointSlice>(&()),
+        }
+    }
+
+    /// The kind of a manifest's object.
+    pub fn of(object: &Value) -> Result<Self, Halt> {
+        match object["kind"].as_str() {
+            Some("Namespace") => Ok(Self::Namespace),
+            Some("Pod") => Ok(Self::Pod),
+            Some("Service") => Ok(Self::Service),
+            Some("EndpointSlice") => Ok(Self::EndpointSlice),
+            other => Err(Halt::Harness(format!(
+                "a manifest has an object of kind {other:?}"
+            ))),
+        }
+    }
+}
+
+/// Which object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Key {
+    /// Kind.
+    pub kind: Kind,
+    /// Namespace as the case has it, which is another where the suite may use one only; empty for namespaces.
+    pub namespace: String,
+    /// Its name in the API.
+    pub name: String,
+}
+
+impl Key {
+    /// That of what a case calls `name`: in a namespace of one axis, its name in the API begins with the namespace's.
+    pub fn new(kind: Kind, namespace: &str, name: &str) -> Self {
+        Self {
+            kind,
+            namespace: namespace.to_owned(),
+            name: own(namespace, name),
+        }
+    }
+
+    /// What the case calls it.
+    #[must_use]
+    pub fn plain(&self) -> &str {
+        plain(&self.namespace, &self.name)
+    }
+
+    /// As the case has it: that of an object in the API.
+    pub(crate) fn seen(kind: Kind, namespace: &str, name: &str) -> Self {
+        Self::new(kind, namespace_of(namespace, name), name)
+    }
+
+    /// A Service.
+    #[must_use]
+    pub fn service(namespace: &str, name: &str) -> Self {
+        Self::new(Kind::Service, namespace, name)
+    }
+
+    /// An EndpointSlice.
+    #[must_use]
+    pub fn slice(namespace: &str, name: &str) -> Self {
+        Self::new(Kind::EndpointSlice, namespace, name)
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {}/{}", self.kind, self.namespace, self.name)
+    }
+}
+
 /// What a case may call things, and what it has called them.
 #[derive(Debug)]
 pub(crate) struct Names {
     case: &'static str,
     token: String,
     confined: Option<String>,
+    /// How many namespaces it has so far.
+    namespaces: AtomicU32,
     /// Of each name, the axis or helper that has it.
     owners: Mutex<BTreeMap<String, String>>,
 }
@@ -54,8 +153,35 @@ impl Names {
             case,
             token: token.to_owned(),
             confined: confined.map(str::to_owned),
+            namespaces: AtomicU32::new(0),
             owners: Mutex::default(),
         }
+    }
+
+    /// The namespace of the fence, the clients and control Services.
+    pub(crate) fn helpers(&self) -> String {
+        format!("fence-{}", self.token)
+    }
+
+    /// A fresh namespace of one axis. All of a case have one length: none is a prefix of another.
+    pub(crate) fn namespace(&self) -> String {
+        let number = self.namespaces.fetch_add(1, Ordering::Relaxed);
+        format!("p{}-{number:03}", self.token)
+    }
+
+    /// A namespace of one axis that ends so.
+    pub(crate) fn namespace_ending(&self, axis: usize, ending: &str) -> String {
+        format!("p{}-{axis:02}{ending}", self.token)
+    }
+
+    /// A name of the case's own that begins so.
+    pub(crate) fn named(&self, name: &str) -> String {
+        format!("{name}-{}", self.token)
+    }
+
+    /// The only namespace that the case may use, if there is one.
+    pub(crate) fn confined(&self) -> Option<&str> {
+        self.confined.as_deref()
     }
 
     /// The namespace in which an object is.

@@ -1,30 +1,25 @@
 //! Objects of the API, raw: what is read back is what the API keeps, nothing dropped or re-defaulted.
 
 use std::{
-    fmt,
+    net::IpAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 pub use cluster::RUN_LABEL;
-use cluster::dress::has_no_account;
-use k8s_openapi::api::{
-    core::v1::{Namespace, Pod, Service},
-    discovery::v1::EndpointSlice,
-};
+use cluster::dress::{ADMITS, has_no_account};
 use kube::{
     Api, Client,
-    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
+    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
 };
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
+    dressing::Dressing,
     history::{Event, History, now_us},
     limits::Limits,
-    names::{self, Names},
-    pods::Dressing,
-    sending::answered,
+    names::{Key, Kind, Names},
+    requests::{answered, api, refused},
     verdict::Halt,
     watch::Watch,
 };
@@ -47,96 +42,6 @@ const ACCOUNT: Duration = Duration::from_secs(30);
 /// From one try to the next.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Kinds that the suite writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Kind {
-    /// core/v1.
-    Namespace,
-    /// core/v1.
-    Pod,
-    /// core/v1.
-    Service,
-    /// discovery.k8s.io/v1.
-    EndpointSlice,
-}
-
-impl Kind {
-    /// Its resource.
-    #[must_use]
-    pub fn resource(self) -> ApiResource {
-        match self {
-            Self::Namespace => ApiResource::erase::<Namespace>(&()),
-            Self::Pod => ApiResource::erase::<Pod>(&()),
-            Self::Service => ApiResource::erase::<Service>(&()),
-            Self::EndpointSlice => ApiResource::erase::<EndpointSlice>(&()),
-        }
-    }
-
-    /// The kind of a manifest's object.
-    pub fn of(object: &Value) -> Result<Self, Halt> {
-        match object["kind"].as_str() {
-            Some("Namespace") => Ok(Self::Namespace),
-            Some("Pod") => Ok(Self::Pod),
-            Some("Service") => Ok(Self::Service),
-            Some("EndpointSlice") => Ok(Self::EndpointSlice),
-            other => Err(Halt::Harness(format!(
-                "a manifest has an object of kind {other:?}"
-            ))),
-        }
-    }
-}
-
-/// Which object.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Key {
-    /// Kind.
-    pub kind: Kind,
-    /// Namespace as the case has it, which is another where the suite may use one only; empty for namespaces.
-    pub namespace: String,
-    /// Its name in the API.
-    pub name: String,
-}
-
-impl Key {
-    /// That of what a case calls `name`: in a namespace of one axis, its name in the API begins with the namespace's.
-    pub fn new(kind: Kind, namespace: &str, name: &str) -> Self {
-        Self {
-            kind,
-            namespace: namespace.to_owned(),
-            name: names::own(namespace, name),
-        }
-    }
-
-    /// What the case calls it.
-    #[must_use]
-    pub fn plain(&self) -> &str {
-        names::plain(&self.namespace, &self.name)
-    }
-
-    /// As the case has it: that of an object in the API.
-    pub(crate) fn seen(kind: Kind, namespace: &str, name: &str) -> Self {
-        Self::new(kind, names::namespace_of(namespace, name), name)
-    }
-
-    /// A Service.
-    #[must_use]
-    pub fn service(namespace: &str, name: &str) -> Self {
-        Self::new(Kind::Service, namespace, name)
-    }
-
-    /// An EndpointSlice.
-    #[must_use]
-    pub fn slice(namespace: &str, name: &str) -> Self {
-        Self::new(Kind::EndpointSlice, namespace, name)
-    }
-}
-
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} {}/{}", self.kind, self.namespace, self.name)
-    }
-}
-
 /// A write that the API has acknowledged and, for Services and EndpointSlices, the suite's own watch has.
 #[derive(Clone, Debug)]
 pub struct Written {
@@ -148,6 +53,15 @@ pub struct Written {
     pub at: Instant,
     /// The object as it was returned.
     pub object: Value,
+}
+
+impl Written {
+    /// The cluster IP, of a Service.
+    pub(crate) fn cluster_ip(&self) -> Result<IpAddr, Halt> {
+        let text = self.object["spec"]["clusterIP"].as_str().unwrap_or_default();
+        text.parse()
+            .map_err(|_| Halt::Harness(format!("{} has no cluster IP but {text:?}", self.key)))
+    }
 }
 
 /// The API as the suite uses it.
@@ -188,6 +102,38 @@ impl Objects {
     #[must_use]
     pub fn watch(&self) -> &Watch {
         &self.watch
+    }
+
+    /// The limits of the run.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// What the case may call things.
+    pub(crate) fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// Labels of all that is created: by them what a case makes in a namespace that is not its own is removed, whatever becomes of
+    /// the case.
+    #[must_use]
+    pub fn labels(&self) -> &Value {
+        &self.labels
+    }
+
+    /// Creates a namespace, where the suite may use others than one, and follows what is in it.
+    pub(crate) async fn create_namespace(&self, name: &str, is_privileged: bool) -> Result<(), Halt> {
+        self.watch.follow_namespace(name);
+        if self.names.confined().is_some() {
+            return Ok(());
+        }
+        let mut labels = json!({});
+        if is_privileged {
+            labels[ADMITS] = "privileged".into();
+        }
+        let metadata = json!({ "name": name, "labels": labels });
+        let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
+        self.create(&object).await.map(drop)
     }
 
     /// Creates an object of a manifest, with the labels of the run and its case; a pod, as the cluster takes it.
@@ -354,34 +300,10 @@ impl Objects {
     }
 }
 
-/// All objects of a kind, in one namespace or in all.
-pub(crate) fn all(client: &Client, kind: Kind, namespace: Option<&str>) -> Api<DynamicObject> {
-    match namespace {
-        Some(namespace) => api(client, kind, namespace),
-        None => Api::all_with(client.clone(), &kind.resource()),
-    }
-}
-
 /// The merge patch that sets an annotation.
 #[must_use]
 pub fn annotation(name: &str, value: &str) -> Value {
     json!({ "metadata": { "annotations": { name: value } } })
-}
-
-pub(crate) fn api(client: &Client, kind: Kind, namespace: &str) -> Api<DynamicObject> {
-    let resource = kind.resource();
-    if namespace.is_empty() {
-        Api::all_with(client.clone(), &resource)
-    } else {
-        Api::namespaced_with(client.clone(), namespace, &resource)
-    }
-}
-
-pub(crate) fn refused(what: &str, source: kube::Error) -> Halt {
-    Halt::Api {
-        what: what.to_owned(),
-        source: Box::new(source),
-    }
 }
 
 fn is_watched(kind: Kind) -> bool {

@@ -7,7 +7,7 @@ use cluster::{Description, Variant};
 use faults::Found;
 use serde::Serialize;
 
-use crate::case::{Family, families};
+use crate::family::{Family, families};
 
 /// Names of a hook, of IPv4's and of IPv6's.
 pub type Hooks = [&'static str; 2];

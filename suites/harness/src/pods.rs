@@ -1,20 +1,21 @@
 //! Pods of the suite: backends, which answer and log, and clients.
 
-use std::net::IpAddr;
+use std::{
+    net::IpAddr,
+    sync::atomic::{AtomicU16, Ordering},
+};
 
-use cluster::{Description, PROBE, dress::dress};
+use cluster::PROBE;
 use futures::future::try_join_all;
 use kube::{api::DynamicObject, runtime::wait::await_condition};
 use oracle::history::Transport;
 use serde_json::{Value, json};
 
 use crate::{
-    case::Family,
-    context::Context,
-    names,
-    objects::{Key, Kind},
-    sending::answered,
-    spent::Activity,
+    family::Family,
+    names::{self, Key, Kind},
+    objects::{MANAGER, Objects},
+    requests::answered,
     verdict::Halt,
 };
 
@@ -66,11 +67,8 @@ impl Backend {
 
     /// Its address of a family.
     pub fn address(&self, family: Family) -> Result<IpAddr, Halt> {
-        let of_family = |address: &&IpAddr| address.is_ipv6() == (family == Family::IPv6);
-        self.addresses
-            .iter()
-            .find(of_family)
-            .copied()
+        family
+            .first_of(&self.addresses)
             .ok_or_else(|| Halt::Harness(format!("pod {} has no {family} address", self.server())))
     }
 
@@ -81,6 +79,37 @@ impl Backend {
             "conditions": { "ready": ready, "serving": ready, "terminating": false },
             "nodeName": self.node,
         }))
+    }
+}
+
+/// Ports of servers in nodes' networks: above what kernels hand out, where no program of a node is known to listen. A case has a block
+/// of them, by its token: pods of the case before may still be there.
+const HOST_PORTS: u16 = 61_000;
+const HOST_BLOCK: u16 = 16;
+const HOST_BLOCKS: u32 = 250;
+
+/// Ports on which the backends of one node serve.
+#[derive(Debug)]
+pub(crate) struct Ports {
+    /// The next in nodes' networks, where pods are of these.
+    on_hosts: Option<AtomicU16>,
+}
+
+impl Ports {
+    /// Of a case that has drawn this token, whose pods are in their nodes' networks or have their own.
+    pub(crate) fn new(token: u32, are_on_hosts: bool) -> Self {
+        let block = u16::try_from(token % HOST_BLOCKS).unwrap_or_default();
+        let first = HOST_PORTS + block * HOST_BLOCK;
+        Self {
+            on_hosts: are_on_hosts.then(|| AtomicU16::new(first)),
+        }
+    }
+
+    /// This one, which pods with a network of their own have to themselves; in nodes' networks one that no other pod of the case has.
+    pub(crate) fn port(&self, of_pods: u16) -> u16 {
+        self.on_hosts
+            .as_ref()
+            .map_or(of_pods, |next| next.fetch_add(1, Ordering::Relaxed))
     }
 }
 
@@ -111,47 +140,6 @@ pub(crate) fn pod(namespace: &str, name: &str, node: &str, ports: &[u16]) -> Val
     })
 }
 
-/// What pods of a cluster get besides what their manifests say.
-#[derive(Clone, Debug)]
-pub(crate) struct Dressing {
-    image: String,
-    pull_secrets: Vec<String>,
-    on_hosts: bool,
-}
-
-impl Dressing {
-    /// `on_hosts`: every pod is of its node's network.
-    pub(crate) fn of(cluster: &Description, on_hosts: bool) -> Self {
-        Self {
-            image: cluster.image.clone(),
-            pull_secrets: cluster.pull_secrets.clone(),
-            on_hosts,
-        }
-    }
-
-    /// A pod whose containers that are the probe's have the cluster's image of it, with no more rights than they use ([`dress`]),
-    /// in the network that it is to have; other objects as they are.
-    pub(crate) fn put_on(&self, object: &Value) -> Value {
-        let mut object = object.clone();
-        let containers = object
-            .pointer_mut("/spec/containers")
-            .and_then(Value::as_array_mut);
-        let Some(containers) = containers else {
-            return object;
-        };
-        for container in containers {
-            if container["image"] == PROBE {
-                container["image"] = self.image.as_str().into();
-            }
-        }
-        if self.on_hosts {
-            object["spec"]["hostNetwork"] = true.into();
-        }
-        dress(&mut object["spec"], &self.pull_secrets);
-        object
-    }
-}
-
 /// Ready endpoints for backends.
 pub fn endpoints<'a>(backends: impl IntoIterator<Item = &'a Backend>, family: Family) -> Result<Value, Halt> {
     backends
@@ -160,49 +148,66 @@ pub fn endpoints<'a>(backends: impl IntoIterator<Item = &'a Backend>, family: Fa
         .collect()
 }
 
-impl Context {
-    /// Creates pods, several at once, and returns when all are ready, in the order given.
-    pub async fn pods(&self, objects: Vec<Value>) -> Result<Vec<Backend>, Halt> {
-        let _spent = self.clock.during(Activity::Staging);
-        for some in objects.chunks(AT_ONCE) {
-            try_join_all(some.iter().map(|object| self.objects().create(object))).await?;
-        }
-        try_join_all(objects.iter().map(|object| self.ready(object))).await
-    }
+/// A slice of the Service of its name, with one backend.
+pub(crate) fn slice_of(
+    name: &str,
+    namespace: &str,
+    backend: &Backend,
+    family: Family,
+    ports: &Value,
+) -> Result<Value, Halt> {
+    Ok(json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {
+            "name": name, "namespace": namespace,
+            "labels": {
+                "kubernetes.io/service-name": name,
+                "endpointslice.kubernetes.io/managed-by": MANAGER,
+            },
+        },
+        "addressType": family.to_string(),
+        "endpoints": [backend.endpoint(family, true)?],
+        "ports": ports,
+    }))
+}
 
-    async fn ready(&self, object: &Value) -> Result<Backend, Halt> {
-        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
-        let key = Key::new(Kind::Pod, &text("namespace"), &text("name"));
-        let limit = self.limits().pods;
-        let ready = await_condition(
-            self.objects().api(&key),
-            &key.name,
-            |pod: Option<&DynamicObject>| pod.is_some_and(is_ready),
-        );
-        let Ok(ready) = tokio::time::timeout(limit, ready).await else {
-            let api = self.objects().api(&key);
-            let found = tokio::time::timeout(limit, answered(|| api.get_opt(&key.name))).await;
-            let state = found.ok().and_then(Result::ok).flatten().map_or_else(
-                || "the API server does not say how it is".to_owned(),
-                |pod| state(&pod.data["status"]),
-            );
-            return Err(Halt::Inconclusive(format!(
-                "{key} is not ready within {limit:?}: {state}"
-            )));
-        };
-        let pod = ready
-            .map_err(|error| Halt::Harness(format!("failed to watch {key}: {error}")))?
-            .ok_or_else(|| Halt::Inconclusive(format!("{key} was deleted, and not by the suite")))?;
-        Ok(Backend {
-            namespace: self.objects().namespace(&key),
-            in_api: key.name,
-            node: pod.data["spec"]["nodeName"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned(),
-            addresses: addresses(&pod.data),
-        })
+/// Creates pods, several at once, and returns when all are ready, in the order given.
+pub(crate) async fn create(objects: &Objects, pods: &[Value]) -> Result<Vec<Backend>, Halt> {
+    for some in pods.chunks(AT_ONCE) {
+        try_join_all(some.iter().map(|pod| objects.create(pod))).await?;
     }
+    try_join_all(pods.iter().map(|pod| ready(objects, pod))).await
+}
+
+async fn ready(objects: &Objects, pod: &Value) -> Result<Backend, Halt> {
+    let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let key = Key::new(Kind::Pod, &text("namespace"), &text("name"));
+    let (api, limit) = (objects.api(&key), objects.limits().pods);
+    let ready = await_condition(api.clone(), &key.name, |pod: Option<&DynamicObject>| {
+        pod.is_some_and(is_ready)
+    });
+    let Ok(ready) = tokio::time::timeout(limit, ready).await else {
+        let found = tokio::time::timeout(limit, answered(|| api.get_opt(&key.name))).await;
+        let state = found.ok().and_then(Result::ok).flatten().map_or_else(
+            || "the API server does not say how it is".to_owned(),
+            |pod| state(&pod.data["status"]),
+        );
+        return Err(Halt::Inconclusive(format!(
+            "{key} is not ready within {limit:?}: {state}"
+        )));
+    };
+    let pod = ready
+        .map_err(|error| Halt::Harness(format!("failed to watch {key}: {error}")))?
+        .ok_or_else(|| Halt::Inconclusive(format!("{key} was deleted, and not by the suite")))?;
+    Ok(Backend {
+        namespace: objects.namespace(&key),
+        in_api: key.name,
+        node: pod.data["spec"]["nodeName"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned(),
+        addresses: addresses(&pod.data),
+    })
 }
 
 fn is_ready(pod: &DynamicObject) -> bool {

@@ -22,18 +22,19 @@ use oracle::{
 use tokio::{task::JoinHandle, time::timeout};
 
 use crate::{
-    case::Case,
     client::{Client, Run},
     context::Context,
     history::now_us,
     limits::Limits,
+    probing::begin,
     report::AxisReport,
-    target::plan,
     verdict::{Halt, Verdict},
 };
 
 /// From one look at an agent, and one dial of the control Service, to the next.
 const LOOK: Duration = Duration::from_millis(500);
+/// Name of the control Service.
+const CONTROL: &str = "lasting";
 /// What its axes begin with: the claim.
 const AXIS: &str = "ready-means-served";
 /// Areas of the catalogue whose cases are watched.
@@ -73,25 +74,36 @@ struct Looks {
 
 impl Readiness {
     /// Begins, for cases of the areas that are watched.
-    pub(crate) async fn start(cx: &Context, case: &Case) -> Result<Option<Self>, Halt> {
-        if !AREAS.iter().any(|area| case.area.starts_with(area)) || !cx.lasts_for_readiness(AXIS) {
+    pub(crate) async fn start(cx: &Context, area: &str) -> Result<Option<Self>, Halt> {
+        let too_short = "--quick ends before an agent has been ready for long enough";
+        if !AREAS.iter().any(|watched| area.starts_with(watched)) || !cx.axes().unless_quick(AXIS, too_short)
+        {
             return Ok(None);
         }
-        let control = cx.fence_objects()?.control(cx).await?;
+        let own = cx.own_services();
+        let family = *cx
+            .families()
+            .first()
+            .ok_or_else(|| Halt::Harness("no family".to_owned()))?;
+        let control = own
+            .create_control(cx.objects(), CONTROL, family, &["TCP"])
+            .await?;
         let (mut vantages, mut runs) = (Vec::new(), Vec::new());
-        for client in cx.clients() {
-            let dialled = vec![(client.node.clone(), control.cluster_ip)];
-            runs.push(dial(cx, case, client, dialled, &mut vantages).await?);
+        for client in cx.clients().iter() {
+            let dialled = vec![(client.node.clone(), control.at_cluster_ip())];
+            runs.push(dial(cx, client, dialled, &mut vantages).await?);
         }
-        if let Some(outside) = cx.outside() {
-            runs.push(dial(cx, case, &outside, control.node_ports, &mut vantages).await?);
+        if let Some(outside) = cx.clients().outside() {
+            let nodes = control.at_nodes(cx.cluster().describe()).into_iter();
+            let dialled = nodes.filter_map(|(node, ports)| Some((node, *ports.first()?)));
+            runs.push(dial(cx, &outside, dialled.collect(), &mut vantages).await?);
         }
         let spans = Arc::default();
         Ok(Some(Self {
-            looks: tokio::spawn(look(Arc::clone(&cx.cluster), cx.nodes(), Arc::clone(&spans))),
+            looks: tokio::spawn(look(Arc::clone(cx.cluster()), cx.nodes(), Arc::clone(&spans))),
             runs,
             vantages,
-            identity: control.identity,
+            identity: own.identity(Transport::Tcp),
             spans,
         }))
     }
@@ -201,23 +213,14 @@ fn finding(vantage: &Vantage, attempts: Vec<&Attempt>, limits: &Limits) -> Findi
     }
 }
 
-/// What the fence gives the watch.
-pub(crate) struct Control {
-    pub(crate) cluster_ip: SocketAddr,
-    /// On every node.
-    pub(crate) node_ports: Vec<(String, SocketAddr)>,
-    pub(crate) identity: String,
-}
-
 async fn dial(
     cx: &Context,
-    case: &Case,
     client: &Client,
     dialled: Vec<(String, SocketAddr)>,
     vantages: &mut Vec<Vantage>,
 ) -> Result<Run, Halt> {
     let milliseconds = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    let longest = cx.limits().longest(case.longest);
+    let longest = cx.longest();
     let mut entries = Vec::new();
     for (node, address) in dialled {
         let target = format!("control Service at {address}");
@@ -240,8 +243,7 @@ async fn dial(
             target,
         });
     }
-    let plan = plan(client, entries);
-    Run::start(&cx.cluster, client, &plan, Arc::clone(&cx.history)).await
+    begin(cx, client, entries).await
 }
 
 /// Asks the agents until it is aborted. One that can't be asked is not ready as far as is known.

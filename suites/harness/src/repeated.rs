@@ -15,7 +15,7 @@ use oracle::{
     history::{Attempt, Outcome, Transport},
 };
 
-use crate::{context::Context, target::Target};
+use crate::target::Target;
 
 /// A node, a source port of one of its clients, and what that sends to: some clients of a node share its network.
 type Flow = (String, u16, SocketAddr);
@@ -25,25 +25,13 @@ type Flow = (String, u16, SocketAddr);
 pub(crate) struct AnsweredFlows(Mutex<HashSet<Flow>>);
 
 impl AnsweredFlows {
-    /// Notes those that were answered.
-    fn add<'a>(&self, attempts: impl IntoIterator<Item = &'a Attempt>) {
+    /// Notes those that were answered, of attempts that were looked at.
+    pub(crate) fn add<'a>(&self, attempts: impl IntoIterator<Item = &'a Attempt>) {
         let answered = attempts
             .into_iter()
             .filter(|attempt| matches!(attempt.outcome, Outcome::Answered { .. }));
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.extend(answered.filter_map(flow));
-    }
-
-    fn has(&self, attempt: &Attempt) -> bool {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        flow(attempt).is_some_and(|flow| known.contains(&flow))
-    }
-}
-
-impl Context {
-    /// Notes the flows of attempts that were looked at.
-    pub(crate) fn note_flows<'a>(&self, attempts: impl IntoIterator<Item = &'a Attempt>) {
-        self.answered_flows.add(attempts);
     }
 
     /// Parts attempts into those that decide, and those that go on with a flow of before to a target that must refuse.
@@ -57,9 +45,14 @@ impl Context {
             .filter(|target| !matches!(target.permitted, Permitted::Serves(_)))
             .map(|target| target.address)
             .collect();
-        attempts.into_iter().partition(|attempt| {
-            !refusing.contains(&attempt.destination) || !self.answered_flows.has(attempt)
-        })
+        attempts
+            .into_iter()
+            .partition(|attempt| !refusing.contains(&attempt.destination) || !self.has(attempt))
+    }
+
+    fn has(&self, attempt: &Attempt) -> bool {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        flow(attempt).is_some_and(|flow| known.contains(&flow))
     }
 }
 

@@ -6,7 +6,10 @@ use cluster::Place;
 use oracle::history::{Attempt, Outcome, PlanEntry, Stage, Transport};
 use tokio::process::Child;
 
-use crate::{case::Family, client::Client, context::Context, target::Target, verdict::Halt};
+use crate::{
+    client::Client, context::Context, family::Family, frontends::node_addresses, probing::run,
+    target::Target, verdict::Halt,
+};
 
 /// To learn an own address, a socket is connected there; nothing is expected of it.
 const ANY_PORT: u16 = 9;
@@ -20,6 +23,28 @@ struct Server {
 }
 
 impl Server {
+    /// Starts a server at a port of a place. That it answers is for a control to show.
+    ///
+    /// # Errors
+    /// If it can't be started there.
+    async fn start(cx: &Context, place: &Place, name: &str, port: u16) -> Result<Self, Halt> {
+        let number = port.to_string();
+        let argv = [
+            "probe", "serve", "--name", name, "--tcp", &number, "--udp", &number,
+        ];
+        let mut child = cx.cluster().exec(place, &argv.map(str::to_owned)).await?;
+        // A full pipe would hold it up.
+        if let (Some(mut out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) {
+            tokio::spawn(async move { tokio::io::copy(&mut out, &mut tokio::io::sink()).await });
+            tokio::spawn(async move { tokio::io::copy(&mut err, &mut tokio::io::sink()).await });
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            port,
+            _child: child,
+        })
+    }
+
     /// Its identity by a transport.
     fn identity(&self, transport: Transport) -> String {
         let protocol = match transport {
@@ -45,6 +70,20 @@ pub struct Servers {
 }
 
 impl Servers {
+    /// Starts servers at a port of the client outside and of every node's host.
+    ///
+    /// # Errors
+    /// If one can't be started.
+    pub async fn start(cx: &Context, namespace: &str, port: u16) -> Result<Self, Halt> {
+        let outside = Server::start(cx, &Place::Outside, &format!("outside.{namespace}"), port).await?;
+        let mut nodes = Vec::new();
+        for host in cx.clients().on_hosts() {
+            let name = format!("{}.{namespace}", host.node);
+            nodes.push((host.clone(), Server::start(cx, &host.place, &name, port).await?));
+        }
+        Ok(Self { outside, nodes })
+    }
+
     /// What a process on a node's host dials: the server outside, and that of another node.
     pub async fn from(
         &self,
@@ -55,12 +94,12 @@ impl Servers {
         transports: &[Transport],
     ) -> Result<Vec<Target>, Halt> {
         let none = || Halt::Harness(format!("no machine beside {} has a {family} address", host.node));
-        let client = cx.outside().ok_or_else(none)?;
-        let outside = cx.address_of(&client, family).await?;
+        let client = cx.clients().outside().ok_or_else(none)?;
+        let outside = address_of(cx, &client, family).await?;
         let at = self.nodes.iter().position(|(other, _)| other.node == host.node);
         let after = at.map_or(0, |at| at + 1) % self.nodes.len().max(1);
         let (other, server) = self.nodes.get(after).ok_or_else(none)?;
-        let mut nodes = cx.node_addresses(family).into_iter();
+        let mut nodes = node_addresses(cx, family).into_iter();
         let (_, address) = nodes.find(|(node, _)| *node == other.node).ok_or_else(none)?;
         let to = [(&self.outside, outside), (server, address)].into_iter();
         let each = |(server, address): (&Server, IpAddr)| {
@@ -71,69 +110,29 @@ impl Servers {
     }
 }
 
-impl Context {
-    /// Starts servers at a port of the client outside and of every node's host.
-    ///
-    /// # Errors
-    /// If one can't be started.
-    pub async fn servers(&self, namespace: &str, port: u16) -> Result<Servers, Halt> {
-        let outside = self
-            .server(&Place::Outside, &format!("outside.{namespace}"), port)
-            .await?;
-        let mut nodes = Vec::new();
-        for host in self.host_clients() {
-            let name = format!("{}.{namespace}", host.node);
-            nodes.push((host.clone(), self.server(&host.place, &name, port).await?));
-        }
-        Ok(Servers { outside, nodes })
-    }
+/// The address from which a client dials the first node.
+pub async fn address_of(cx: &Context, client: &Client, family: Family) -> Result<IpAddr, Halt> {
+    let unknown = || Halt::Harness(format!("{} has no {family} address", client.name));
+    let nodes = node_addresses(cx, family);
+    let (_, address) = nodes.first().ok_or_else(unknown)?;
+    let target = Target::none(
+        "",
+        "own address",
+        Transport::UdpConnected,
+        (*address, ANY_PORT).into(),
+    );
+    let attempts = run(cx, client, vec![target.once(cx.limits())]).await?;
+    let local = attempts.first().and_then(|attempt| attempt.local);
+    local.map(|local| local.ip()).ok_or_else(unknown)
+}
 
-    /// Starts a server at a port of a place. That it answers is for a control to show.
-    ///
-    /// # Errors
-    /// If it can't be started there.
-    async fn server(&self, place: &Place, name: &str, port: u16) -> Result<Server, Halt> {
-        let number = port.to_string();
-        let argv = [
-            "probe", "serve", "--name", name, "--tcp", &number, "--udp", &number,
-        ];
-        let mut child = self.cluster().exec(place, &argv.map(str::to_owned)).await?;
-        // A full pipe would hold it up.
-        if let (Some(mut out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) {
-            tokio::spawn(async move { tokio::io::copy(&mut out, &mut tokio::io::sink()).await });
-            tokio::spawn(async move { tokio::io::copy(&mut err, &mut tokio::io::sink()).await });
-        }
-        Ok(Server {
-            name: name.to_owned(),
-            port,
-            _child: child,
-        })
-    }
-
-    /// The address from which a client dials the first node.
-    pub async fn address_of(&self, client: &Client, family: Family) -> Result<IpAddr, Halt> {
-        let unknown = || Halt::Harness(format!("{} has no {family} address", client.name));
-        let nodes = self.node_addresses(family);
-        let (_, address) = nodes.first().ok_or_else(unknown)?;
-        let target = Target::none(
-            "",
-            "own address",
-            Transport::UdpConnected,
-            (*address, ANY_PORT).into(),
-        );
-        let attempts = self.run(client, vec![target.once(self.limits())]).await?;
-        let local = attempts.first().and_then(|attempt| attempt.local);
-        local.map(|local| local.ip()).ok_or_else(unknown)
-    }
-
-    /// Whether sockets of a client may be bound to all of these ports.
-    pub async fn may_bind(&self, client: &Client, dialled: &[(Target, u16)]) -> Result<bool, Halt> {
-        let entry = |(target, port): &(Target, u16)| PlanEntry {
-            source_ports: Some([*port, *port]),
-            ..target.once(self.limits())
-        };
-        let attempts = self.run(client, dialled.iter().map(entry).collect()).await?;
-        let refused = |attempt: &Attempt| matches!(&attempt.outcome, Outcome::Failed { stage: Stage::Socket, errno } if errno == "EADDRINUSE" || errno == "EPERM");
-        Ok(!attempts.iter().any(refused))
-    }
+/// Whether sockets of a client may be bound to all of these ports.
+pub async fn may_bind(cx: &Context, client: &Client, dialled: &[(Target, u16)]) -> Result<bool, Halt> {
+    let entry = |(target, port): &(Target, u16)| PlanEntry {
+        source_ports: Some([*port, *port]),
+        ..target.once(cx.limits())
+    };
+    let attempts = run(cx, client, dialled.iter().map(entry).collect()).await?;
+    let refused = |attempt: &Attempt| matches!(&attempt.outcome, Outcome::Failed { stage: Stage::Socket, errno } if errno == "EADDRINUSE" || errno == "EPERM");
+    Ok(!attempts.iter().any(refused))
 }

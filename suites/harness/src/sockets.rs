@@ -3,7 +3,6 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use cluster::Cluster;
 use futures::future::try_join_all;
 use oracle::{
     check::Observed,
@@ -19,8 +18,13 @@ use tokio::{
 };
 
 use crate::{
-    client::Client, context::Context, history::History, probing::Within, target::Target, verdict::Halt,
-    waiting::Looks,
+    client::Client,
+    context::Context,
+    history::History,
+    probing::open_targets,
+    target::Target,
+    verdict::Halt,
+    waiting::{Looks, Within},
 };
 
 /// What a client that has ended has said is there within this time.
@@ -32,11 +36,11 @@ const STDERR_BYTES: u64 = 64 * 1024;
 
 /// Sockets of some clients. They end with this.
 #[must_use = "they end when this is dropped"]
-pub struct Sockets(pub(crate) Vec<Keeper>);
+pub struct Sockets(Vec<Keeper>);
 
 /// The sockets of one client. They end with this.
 pub struct Keeper {
-    pub(crate) client: Client,
+    client: Client,
     stdin: ChildStdin,
     attempts: Lines<BufReader<ChildStdout>>,
     stderr: JoinHandle<String>,
@@ -61,22 +65,19 @@ impl Which {
     }
 }
 
-impl Context {
+impl Sockets {
     /// Starts to keep sockets for these clients; there are none yet.
     ///
     /// # Errors
     /// If a client can't be started.
-    pub async fn keep_sockets(&self, clients: &[Client]) -> Result<Sockets, Halt> {
-        let start = |client: &Client| Keeper::start(&self.cluster, client.clone(), self.history.clone());
-        try_join_all(clients.iter().map(start)).await.map(Sockets)
+    pub async fn keep(cx: &Context, clients: &[Client]) -> Result<Self, Halt> {
+        let start = |client| Keeper::start(cx, client);
+        try_join_all(clients.iter().map(start)).await.map(Self)
     }
 
-    /// Starts to keep sockets for one client; there are none yet.
-    ///
-    /// # Errors
-    /// If it can't be started.
-    pub async fn keeper(&self, client: &Client) -> Result<Keeper, Halt> {
-        Keeper::start(&self.cluster, client.clone(), self.history.clone()).await
+    /// Those of each client.
+    pub(crate) fn keepers(&mut self) -> &mut [Keeper] {
+        &mut self.0
     }
 
     /// One exchange with the target on these sockets of each client, and what is not as expected: all are answered as the
@@ -85,21 +86,22 @@ impl Context {
     /// # Errors
     /// If a client ends, or does not finish its round.
     pub async fn exchange(
-        &self,
-        sockets: &mut Sockets,
+        &mut self,
+        cx: &Context,
         target: &Target,
         which: Which,
         shows: Shows,
     ) -> Result<(Vec<Attempt>, Vec<Finding>), Halt> {
-        let round = self.round(target, which);
-        let rounds = sockets.0.iter_mut().map(|one| one.make(&round));
+        let round = round(cx, target, which);
+        let rounds = self.0.iter_mut().map(|one| one.make(&round));
         let attempts = try_join_all(rounds).await?.concat();
-        let logs = self
-            .logs_if_needed(std::slice::from_ref(target), &attempts)
+        let logs = cx
+            .logs()
+            .if_needed(std::slice::from_ref(target), &attempts)
             .await?;
-        let observed = Observed::new(&attempts, &logs, self.limits().times());
+        let observed = Observed::new(&attempts, &logs, cx.limits().times());
         let mut findings = Vec::new();
-        for Keeper { client, .. } in &sockets.0 {
+        for Keeper { client, .. } in &self.0 {
             let at_least = which.count() as usize;
             // Whom it shows comes first: who is shown wrongly is what these sockets are for.
             findings.extend(peers(&observed, &target.stream(client), shows, at_least));
@@ -108,53 +110,13 @@ impl Context {
         Ok((attempts, findings))
     }
 
-    /// One exchange with the target on these sockets.
-    pub(crate) fn round(&self, target: &Target, which: Which) -> Round {
-        let (address, limit) = (target.address, self.limits().probe);
-        Round {
-            target: target.label(),
-            transport: target.transport,
-            address: address.ip(),
-            port: address.port(),
-            sockets: which.count(),
-            anew: matches!(which, Which::Anew(_)),
-            stay: false,
-            source_port: None,
-            fragments: Vec::new(),
-            bytes: 0,
-            watched: false,
-            limit_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
-        }
-    }
-
-    /// Verdict: the sockets of these attempts show whom they should.
-    pub fn judge_peers(&self, clients: &[Client], targets: &[Target], attempts: &[Attempt], shows: Shows) {
-        let observed = Observed::new(attempts, &[], self.limits().times());
-        for target in self.open_targets(targets) {
-            let of = |client| peers(&observed, &target.stream(client), shows, target.fewest());
-            self.judged(&target.axis, clients.iter().flat_map(of).collect());
-        }
-    }
-
-    /// Records whom the sockets of these attempts show, by transport.
-    pub fn record_peers(&self, axis: &str, attempts: &[Attempt]) {
-        let transports: BTreeSet<Transport> = attempts.iter().map(|attempt| attempt.transport).collect();
-        for transport in transports {
-            let of = attempts.iter().filter(|attempt| attempt.transport == transport);
-            let seen = record::peers(of).into_iter();
-            let seen: Vec<_> = seen.map(|(peer, count)| format!("{count} {peer:?}")).collect();
-            let name = format!("{axis}: peer that {transport:?} clients saw");
-            self.record(&name, seen.join(", "));
-        }
-    }
-
-    /// The same again and again, until a round is as expected or the limit has passed. Returns what the last one showed.
+    /// Exchanges again and again, until a round is as expected or the limit has passed. Returns what the last one showed.
     ///
     /// # Errors
-    /// The same.
-    pub async fn settle_exchange(
-        &self,
-        sockets: &mut Sockets,
+    /// As of [`Sockets::exchange`].
+    pub async fn settle(
+        &mut self,
+        cx: &Context,
         target: &Target,
         shows: Shows,
         within: Within,
@@ -163,7 +125,7 @@ impl Context {
         let all = Which::Oldest(fewest);
         let mut looks = Looks::within(within);
         loop {
-            let (_, findings) = self.exchange(sockets, target, all, shows).await?;
+            let (_, findings) = self.exchange(cx, target, all, shows).await?;
             if findings.is_empty() || !looks.again().await {
                 return Ok(findings);
             }
@@ -171,10 +133,55 @@ impl Context {
     }
 }
 
+/// A round of one exchange with a target.
+pub(crate) fn round(cx: &Context, target: &Target, which: Which) -> Round {
+    let (address, limit) = (target.address, cx.limits().probe);
+    Round {
+        target: target.label(),
+        transport: target.transport,
+        address: address.ip(),
+        port: address.port(),
+        sockets: which.count(),
+        anew: matches!(which, Which::Anew(_)),
+        stay: false,
+        source_port: None,
+        fragments: Vec::new(),
+        bytes: 0,
+        watched: false,
+        limit_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+/// Verdict: the sockets of these attempts show whom they should.
+pub fn judge_peers(cx: &Context, clients: &[Client], targets: &[Target], attempts: &[Attempt], shows: Shows) {
+    let observed = Observed::new(attempts, &[], cx.limits().times());
+    for target in open_targets(cx, targets) {
+        let of = |client| peers(&observed, &target.stream(client), shows, target.fewest());
+        cx.axes()
+            .judged(&target.axis, clients.iter().flat_map(of).collect());
+    }
+}
+
+/// Records whom the sockets of these attempts show, by transport.
+pub fn record_peers(cx: &Context, axis: &str, attempts: &[Attempt]) {
+    let transports: BTreeSet<Transport> = attempts.iter().map(|attempt| attempt.transport).collect();
+    for transport in transports {
+        let of = attempts.iter().filter(|attempt| attempt.transport == transport);
+        let seen = record::peers(of).into_iter();
+        let seen: Vec<_> = seen.map(|(peer, count)| format!("{count} {peer:?}")).collect();
+        let name = format!("{axis}: peer that {transport:?} clients saw");
+        cx.record(&name, seen.join(", "));
+    }
+}
+
 impl Keeper {
-    async fn start(cluster: &Cluster, client: Client, history: Arc<History>) -> Result<Self, Halt> {
+    /// Starts to keep sockets for one client; there are none yet.
+    ///
+    /// # Errors
+    /// If it can't be started.
+    pub async fn start(cx: &Context, client: &Client) -> Result<Self, Halt> {
         let argv = ["probe", "sockets", "--client", &client.name].map(str::to_owned);
-        let mut child = cluster.exec(&client.place, &argv).await?;
+        let mut child = cx.cluster().exec(&client.place, &argv).await?;
         let (Some(stdin), Some(stdout), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
@@ -188,13 +195,18 @@ impl Keeper {
             text
         });
         Ok(Self {
-            client,
+            client: client.clone(),
             stdin,
             attempts: BufReader::new(stdout).lines(),
             stderr,
-            history,
+            history: Arc::clone(cx.history()),
             _child: child,
         })
+    }
+
+    /// The client.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
     }
 
     /// Makes a round. Returns an attempt for each of its sockets.

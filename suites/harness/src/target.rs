@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 use oracle::{
     check::{Expectation, Permitted, Stream},
     flow::Flows,
-    history::{Plan, PlanEntry, Transport, WHILE_LATE},
+    history::{PlanEntry, Transport, WHILE_LATE},
 };
 
 use crate::{
@@ -276,26 +276,18 @@ fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A client's plan.
-pub(crate) fn plan(client: &Client, entries: Vec<PlanEntry>) -> Plan {
-    Plan {
-        client: client.name.clone(),
-        entries,
-    }
-}
-
-/// Longer than any run of the plan: then its client hangs.
-pub(crate) fn longest(plan: &Plan) -> Duration {
+/// Longer than any run of a plan of these: then its client hangs.
+pub(crate) fn longest(entries: &[PlanEntry]) -> Duration {
     let entry = |entry: &PlanEntry| {
         let begins = entry.interval_ms.saturating_mul(u64::from(entry.count));
         Duration::from_millis(begins.saturating_add(entry.limit_ms))
     };
     // On a machine that has no time: answers are late, and each of the few that are under way then is silent to its limit.
-    let silent = plan.entries.iter().fold(0_u64, |sum, entry| {
+    let silent = entries.iter().fold(0_u64, |sum, entry| {
         sum.saturating_add(entry.limit_ms.saturating_mul(u64::from(entry.count)))
     });
     let silent = Duration::from_millis(silent / WHILE_LATE as u64);
-    plan.entries.iter().map(entry).max().unwrap_or_default() + silent + Duration::from_secs(30)
+    entries.iter().map(entry).max().unwrap_or_default() + silent + Duration::from_secs(30)
 }
 
 #[cfg(test)]

@@ -14,11 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::future::try_join_all;
-use oracle::history::{Attempt, PlanEntry};
+use oracle::history::PlanEntry;
 use tokio::time::sleep;
 
-use crate::{client::Client, context::Context, limits::Limits, verdict::Halt};
+use crate::limits::Limits;
 
 /// From one look for a turn to the next.
 const LOOK: Duration = Duration::from_millis(100);
@@ -78,27 +77,6 @@ impl Turns {
         let name = SocketAddr::from_abstract_name(format!("{}-{number}", self.name)).ok()?;
         let socket = UnixDatagram::bind_addr(&name).ok()?;
         Some(Turn { _name: socket })
-    }
-}
-
-impl Context {
-    /// A round for each client, when it is its turn, for which it waits so long at most; and when that was.
-    pub(crate) async fn in_turn(
-        &self,
-        clients: impl IntoIterator<Item = &Client>,
-        rounds: Vec<Vec<PlanEntry>>,
-        patience: Duration,
-    ) -> Result<(Vec<Attempt>, Instant), Halt> {
-        let _turn = match &self.options.turns {
-            Some(turns) => turns.take(&rounds, self.limits(), patience).await,
-            None => None,
-        };
-        let began = Instant::now();
-        let runs = clients
-            .into_iter()
-            .zip(rounds)
-            .map(|(client, round)| self.run(client, round));
-        Ok((try_join_all(runs).await?.concat(), began))
     }
 }
 

@@ -5,9 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cluster::AgentState;
-
-use crate::{context::Context, probing::Within, verdict::Halt};
+use crate::verdict::Halt;
 
 /// From one look at a condition to the next.
 const LOOK: Duration = Duration::from_millis(50);
@@ -15,6 +13,42 @@ const LOOK: Duration = Duration::from_millis(50);
 const ROUND: Duration = Duration::from_millis(200);
 /// The same, of those that see whether it holds.
 const HOLDING: Duration = Duration::from_secs(2);
+
+/// From when, and for how long at most, a change may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Within {
+    /// The response to the write.
+    pub since: Instant,
+    /// The limit.
+    pub limit: Duration,
+}
+
+impl Within {
+    /// A limit that begins now.
+    #[must_use]
+    pub fn from_now(limit: Duration) -> Self {
+        Self {
+            since: Instant::now(),
+            limit,
+        }
+    }
+
+    /// A limit that begins with the last of some writes.
+    #[must_use]
+    pub fn from(since: Instant, limit: Duration) -> Self {
+        Self { since, limit }
+    }
+
+    /// Whether the limit has passed.
+    pub(crate) fn is_over(&self) -> bool {
+        self.left().is_zero()
+    }
+
+    /// What is left of the limit.
+    pub(crate) fn left(&self) -> Duration {
+        self.limit.saturating_sub(self.since.elapsed())
+    }
+}
 
 /// Looks at a condition until it holds, and returns what it found.
 ///
@@ -28,7 +62,7 @@ where
         if let Some(found) = condition().await? {
             return Ok(found);
         }
-        if within.since.elapsed() >= within.limit {
+        if within.is_over() {
             return Err(Halt::Inconclusive(format!(
                 "{what}: not within {:?}",
                 within.limit
@@ -79,75 +113,6 @@ impl Looks {
 /// effect.
 pub async fn has_lasted(since: Instant, duration: Duration) {
     tokio::time::sleep_until((since + duration).into()).await;
-}
-
-impl Context {
-    /// Returns when the agent of a node, started after `before`, says that it is ready. `None`: it runs, and did not say
-    /// so within the limit; what packets meet is judged all the same, because clients don't ask an agent how it is.
-    ///
-    /// # Errors
-    /// Inconclusive if no new agent runs at the end of the limit.
-    pub async fn agent_ready(
-        &self,
-        node: &str,
-        before: &AgentState,
-        within: Within,
-    ) -> Result<Option<Instant>, Halt> {
-        let seen = async || {
-            let state = self.cluster().agents()?.state(node).await?;
-            let is_new = state.pid.is_some() && state.pid != before.pid;
-            Ok::<_, Halt>((is_new, is_new && state.ready == Some(true)))
-        };
-        let ready = eventually(&format!("a new agent of {node} is ready"), within, || async {
-            Ok(seen().await?.1.then(Instant::now))
-        })
-        .await;
-        match ready {
-            Ok(ready) => Ok(Some(ready)),
-            Err(Halt::Inconclusive(_)) if seen().await?.0 => Ok(None),
-            Err(halt) => Err(halt),
-        }
-    }
-
-    /// Whether the agent of a node does not say that it is ready until the limit is over.
-    pub async fn stays_unready(&self, node: &str, within: Within) -> Result<bool, Halt> {
-        let ready = eventually(&format!("the agent of {node} is ready"), within, || async {
-            let state = self.cluster().agents()?.state(node).await?;
-            Ok((state.ready == Some(true)).then_some(()))
-        })
-        .await;
-        match ready {
-            Ok(()) => Ok(false),
-            Err(Halt::Inconclusive(_)) => Ok(true),
-            Err(halt) => Err(halt),
-        }
-    }
-
-    /// Agents that were started again since: it would have healed what is under test. Empty where the cluster does
-    /// not show its agents.
-    pub async fn restarted_since(
-        &self,
-        before: Option<&std::collections::BTreeMap<String, AgentState>>,
-    ) -> Result<Vec<String>, Halt> {
-        let (Some(before), Some(after)) = (before, self.agents().await?) else {
-            return Ok(Vec::new());
-        };
-        let is_same = |node: &str, state: &AgentState| {
-            before
-                .get(node)
-                .is_some_and(|old| old.pid == state.pid && old.starts == state.starts)
-        };
-        let words = |(node, state): (String, AgentState)| {
-            let exit = state.last_exit.unwrap_or_else(|| "unknown".to_owned());
-            (node, format!("{} starts, last exit {exit}", state.starts))
-        };
-        Ok(after
-            .into_iter()
-            .filter(|(node, state)| !is_same(node, state))
-            .map(words)
-            .map(|(node, text)| format!("{node} ({text})"))
-            .collect())
-    }
 }
 
 #[cfg(test)]

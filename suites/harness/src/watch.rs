@@ -21,7 +21,8 @@ use tokio::{
 
 use crate::{
     history::{Event, History},
-    objects::{Key, Kind, all},
+    names::{Key, Kind},
+    requests::all,
     verdict::Halt,
 };
 
@@ -130,6 +131,23 @@ impl Watch {
     #[must_use]
     pub fn versions(&self, key: &Key) -> Vec<Version> {
         self.seen.state().of(key).to_vec()
+    }
+
+    /// Versions of an object since one of them.
+    ///
+    /// # Errors
+    /// Inconclusive if the watch does not have that one.
+    pub fn versions_since(&self, key: &Key, resource_version: &str) -> Result<usize, Halt> {
+        let state = self.seen.state();
+        let versions = state.of(key);
+        let at = versions
+            .iter()
+            .position(|version| version.resource_version == resource_version);
+        at.map(|at| versions.len() - at - 1).ok_or_else(|| {
+            Halt::Inconclusive(format!(
+                "the suite's own watch lacks version {resource_version} of {key}"
+            ))
+        })
     }
 
     async fn until(&self, limit: Duration, condition: impl Fn(&State) -> bool) -> Result<(), ()> {

@@ -3,8 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use harness::{
-    case::Family,
-    objects::{Key, MANAGER, Objects},
+    family::Family,
+    names::Key,
+    objects::{MANAGER, Objects},
     pods::Backend as Pod,
     verdict::Halt,
 };

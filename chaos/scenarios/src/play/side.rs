@@ -13,10 +13,10 @@ use cluster::{AgentState, Place};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::{Context, Options},
-    evidence::Evidence,
+    fence,
     history::History,
     limits::Limits,
-    objects::Key,
+    names::Key,
     pods::{Backend as Pod, endpoints},
     sockets::Keeper,
     verdict::Halt,
@@ -113,11 +113,7 @@ impl Side {
         let options = Options {
             run: name.to_owned(),
             seed: 0,
-            replay: String::new(),
             limits: Limits::default().scaled(make.timeout_scale),
-            folder: folder.to_owned(),
-            evidence: Evidence::Failed,
-            keep: false,
             turns: None,
             progress: Arc::new(|_| {}),
         };
@@ -126,7 +122,13 @@ impl Side {
             path: folder.to_owned(),
             error,
         })?;
-        let cx = Context::start(STAGE, Arc::new(lab.cluster().clone()), options, Arc::new(history)).await?;
+        let cx = Context::start(
+            STAGE.about(),
+            Arc::new(lab.cluster().clone()),
+            options,
+            Arc::new(history),
+        )
+        .await?;
         let namespace = cx.namespace().await?;
         let mut side = Self {
             lab,
@@ -160,7 +162,7 @@ impl Side {
             let pod = [objects::pod(&self.pods, backend)?];
             let values = json!({
                 "routed": address.to_string(), "namespace": namespace, "address": objects::address(address),
-                "endpoints": endpoints(pod, harness::case::Family::IPv4)?,
+                "endpoints": endpoints(pod, harness::family::Family::IPv4)?,
             });
             cx.apply("${routed}", &values).await?;
         }
@@ -226,13 +228,13 @@ impl Side {
     pub(super) async fn settle(&mut self) -> Result<(), PlayError> {
         self.is_nudged = !self.is_nudged;
         let pods = self.pods.iter().take(usize::from(self.is_nudged));
-        let endpoints = endpoints(pods, harness::case::Family::IPv4)?;
+        let endpoints = endpoints(pods, harness::family::Family::IPv4)?;
         let slice = Key::slice(&self.namespace, NUDGE);
         self.cx
             .objects()
             .patch(&slice, json!({ "endpoints": endpoints }))
             .await?;
-        Ok(self.cx.fence().await?)
+        Ok(fence::pass(&self.cx).await?)
     }
 
     /// Writes Services one after the other.
@@ -257,7 +259,7 @@ impl Side {
     pub(super) async fn fresh(&mut self, exchange: &Exchange<'_>) -> Result<Vec<Seen>, PlayError> {
         let keeper = match self.fresh.remove(&exchange.from) {
             Some(keeper) => keeper,
-            None => self.cx.keeper(&self.client(exchange.from)?).await?,
+            None => Keeper::start(&self.cx, &self.client(exchange.from)?).await?,
         };
         let keeper = self.fresh.entry(exchange.from).or_insert(keeper);
         let round = round(exchange, true);
@@ -273,7 +275,7 @@ impl Side {
     pub(super) async fn kept(&mut self, socket: u8, exchange: &Exchange<'_>) -> Result<Vec<Seen>, PlayError> {
         let keeper = match self.kept.remove(&socket) {
             Some(keeper) => keeper,
-            None => self.cx.keeper(&self.client(exchange.from)?).await?,
+            None => Keeper::start(&self.cx, &self.client(exchange.from)?).await?,
         };
         let keeper = self.kept.entry(socket).or_insert(keeper);
         let round = round(exchange, false);

@@ -7,14 +7,16 @@
 use std::net::SocketAddr;
 
 use harness::{
+    agents,
     client::Client,
     context::Context,
     effect::Effect,
-    frontends::{balancers, node_port},
-    probing::Within,
+    fence,
+    frontends::{self, balancers, node_port},
+    probing,
     target::Target,
     verdict::Halt,
-    waiting::eventually,
+    waiting::{Within, eventually},
 };
 use oracle::check::Permitted;
 
@@ -33,7 +35,7 @@ pub(super) enum External {
 /// The row: C is emptied, and every frontend of V serves {b} after the trigger.
 pub(super) async fn all_frontends(cx: &Context, external: External) -> Result<(), Halt> {
     let mut pairs = pairs(cx, &[((), "")]).await?;
-    let agents = cx.agents().await?;
+    let agents = agents::all(cx).await?;
     all_serve(cx, pairs.iter().flat_map(Pair::both)).await?;
     let mut outside = Vec::new();
     for victim in victims(&pairs) {
@@ -43,13 +45,12 @@ pub(super) async fn all_frontends(cx: &Context, external: External) -> Result<()
     let inside: Vec<Target> = cluster_ips.chain(outside.iter().cloned()).collect();
     // Each client with what it dials: a ClusterIP is nobody's outside.
     let mut vantages: Vec<(Vec<Client>, &[Target])> = vec![(cx.clients().to_vec(), &inside)];
-    vantages.extend(cx.outside().map(|client| (vec![client], &*outside)));
+    vantages.extend(cx.clients().outside().map(|client| (vec![client], &*outside)));
     cx.phase("control: every frontend serves its backends");
-    cx.fence().await?;
+    fence::pass(cx).await?;
     for (clients, targets) in &vantages {
         let within = Within::from_now(cx.limits().service);
-        cx.control("every frontend serves {b}", clients, targets, within)
-            .await?;
+        probing::control(cx, "every frontend serves {b}", clients, targets, within).await?;
     }
 
     cx.phase("release: the culprit is emptied");
@@ -66,7 +67,7 @@ pub(super) async fn all_frontends(cx: &Context, external: External) -> Result<()
         windows.push(probed_by(cx, clients, targets, Hold::Time).await?);
     }
     trigger(cx, "1", victims(&pairs)).await?;
-    futures::future::try_join_all(windows.into_iter().map(|window| cx.hold(window))).await?;
+    futures::future::try_join_all(windows.into_iter().map(|window| window.hold(cx))).await?;
     undisturbed(cx, victims(&pairs), agents.as_ref()).await
 }
 
@@ -94,7 +95,7 @@ async fn frontends(cx: &Context, holder: &Holder, external: External) -> Result<
                 let port = node_port(&service, protocol).ok_or_else(|| {
                     Halt::Harness(format!("{} has no node port of {protocol}", holder.service))
                 })?;
-                cx.node_addresses(holder.family)
+                frontends::node_addresses(cx, holder.family)
                     .into_iter()
                     .map(|(node, address)| (format!("np {node}"), (address, port).into()))
                     .collect()

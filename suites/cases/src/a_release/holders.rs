@@ -12,16 +12,20 @@ use std::{
 
 use cluster::AgentState;
 use harness::{
+    agents,
     background::Background,
-    case::Family,
     client::Client,
     context::Context,
-    effect::Effect,
-    objects::{Key, annotation},
+    effect::{self, Effect},
+    family::Family,
+    fence,
+    names::Key,
+    objects::annotation,
     pods::{Backend, endpoints, serve},
-    probing::{Within, identities},
+    probing::{self, identities},
     target::Target,
     verdict::Halt,
+    waiting::Within,
 };
 use oracle::{
     check::Permitted,
@@ -241,9 +245,8 @@ pub(super) async fn all_serve<'a>(
     cx.phase("control: all serve their backends");
     let targets: Vec<Target> = holders.into_iter().flat_map(Holder::serves).collect();
     let within = Within::from_now(cx.limits().service);
-    cx.fence().await?;
-    cx.control("all serve their backends", cx.clients(), &targets, within)
-        .await
+    fence::pass(cx).await?;
+    probing::control(cx, "all serve their backends", cx.clients(), &targets, within).await
 }
 
 /// What follows on a release: fence, witness, a trigger for each victim, fence, and the victims serve what they did.
@@ -270,7 +273,7 @@ pub(super) async fn serve_on<'a>(
     cx.phase("trigger: the others are patched, and must serve what they did");
     let window = probed(cx, victims.iter().copied(), hold).await?;
     trigger(cx, what, victims).await?;
-    cx.hold(window).await
+    window.hold(cx).await
 }
 
 /// Probes to all of them, from now on until they are held.
@@ -296,7 +299,7 @@ pub(super) async fn probed_by(
         Hold::Probes => fastest,
         Hold::Time => cx.limits().hold.max(fastest),
     };
-    cx.background(clients, targets, window).await
+    Background::start(cx, clients, targets, window).await
 }
 
 /// What follows on a release at once: the fence, and the proof that it has happened.
@@ -306,9 +309,9 @@ pub(super) async fn witnessed(
     seen: &[Target],
 ) -> Result<(), Halt> {
     let since = Instant::now();
-    cx.fence().await?;
+    fence::pass(cx).await?;
     let within = Within::from(since, cx.limits().endpoints);
-    cx.takes_effect(effect, what, cx.clients(), seen, within).await
+    effect::takes_effect(cx, effect, what, cx.clients(), seen, within).await
 }
 
 /// The agent reconciles each of them, and has when this returns: a changed annotation, which tells triggers apart, and the
@@ -324,7 +327,7 @@ pub(super) async fn trigger<'a>(
         let patch = annotation("plumbline-trigger", annotated);
         cx.objects().patch(victim, patch).await?;
     }
-    cx.fence().await
+    fence::pass(cx).await
 }
 
 /// Nobody has healed the fault meanwhile.
@@ -333,22 +336,25 @@ pub(super) async fn undisturbed<'a>(
     victims: impl IntoIterator<Item = &'a Holder>,
     agents: Option<&BTreeMap<String, AgentState>>,
 ) -> Result<(), Halt> {
-    let restarted = cx.restarted_since(agents).await?;
+    let restarted = agents::restarted_since(cx, agents).await?;
     for victim in victims {
-        let writes = cx.versions_since(&victim.slice, &victim.version)?;
+        let writes = cx
+            .objects()
+            .watch()
+            .versions_since(&victim.slice, &victim.version)?;
         if writes > 0 {
             let why = format!(
                 "another client of the API wrote {} {writes} times, which heals the fault",
                 victim.slice
             );
-            cx.inconclusive(&victim.axis, why, Vec::new());
+            cx.axes().inconclusive(&victim.axis, why, Vec::new());
         }
         if !restarted.is_empty() {
             let why = format!(
                 "agents restarted, which heals the fault: {}",
                 restarted.join(", ")
             );
-            cx.inconclusive(&victim.axis, why, Vec::new());
+            cx.axes().inconclusive(&victim.axis, why, Vec::new());
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Pairs of a culprit C and a victim V that list the same backends: one for each point of the axes that every row has,
 //! and of one of the row's own.
 
-use harness::{case::Family, context::Context, pods::Backend, verdict::Halt};
+use harness::{context::Context, family::Family, pods::Backend, verdict::Halt};
 
 use super::holders::{Holder, SHARED, Wanted, backends, some, target};
 
@@ -64,7 +64,7 @@ pub(super) async fn pairs<How: Copy>(
             }
         }
     }
-    staged(cx, cx.axes(points, Point::axis)).await
+    staged(cx, cx.axes().choose(points, Point::axis)).await
 }
 
 impl<How> Point<How> {

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use cluster::{AgentState, Stop};
 use faults::StoppedAgent;
 use harness::{
+    agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    effect::Effect,
-    probing::Within,
+    effect::{self, Effect},
     target::Target,
     verdict::Halt,
+    waiting::Within,
 };
 
 use super::{
@@ -58,7 +59,7 @@ const RUNS: [(Down, &str); 2] = [
 struct Killed(Vec<(StoppedAgent, String, AgentState)>);
 
 async fn run(cx: &Context) -> Result<(), Halt> {
-    for run in cx.axes(RUNS.to_vec(), |(_, name)| (*name).to_owned()) {
+    for run in cx.axes().choose(RUNS.to_vec(), |(_, name)| (*name).to_owned()) {
         let mut pairs = pairs(cx, &[run]).await?;
         all_serve(cx, pairs.iter().flat_map(Pair::both)).await?;
         let window = probed(cx, victims(&pairs), Hold::Time).await?;
@@ -77,13 +78,12 @@ async fn run(cx: &Context) -> Result<(), Halt> {
                 killed.start(cx).await?;
                 let within = Within::from(started, cx.limits().heal);
                 let what = "the culprit refuses after the start";
-                cx.takes_effect(Effect::Emptied, what, cx.clients(), &seen, within)
-                    .await?;
+                effect::takes_effect(cx, Effect::Emptied, what, cx.clients(), &seen, within).await?;
             }
         }
         cx.phase("trigger: the victim is patched, and must serve its backends for the hold time");
         trigger(cx, run.1, victims(&pairs)).await?;
-        cx.hold(window).await?;
+        window.hold(cx).await?;
         // Restarts are the case's own.
         undisturbed(cx, victims(&pairs), None).await?;
     }
@@ -119,7 +119,7 @@ impl Killed {
         }
         for (node, before) in new {
             let what = format!("the agent of {node} is ready again");
-            match cx.agent_ready(&node, &before, within).await? {
+            match agents::ready(cx, &node, &before, within).await? {
                 Some(ready) => cx.record_delay(&what, ready.duration_since(within.since)),
                 None => cx.record(&what, format!("not within {:?}", within.limit)),
             }

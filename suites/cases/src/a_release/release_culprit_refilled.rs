@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use futures::{future::try_join_all, try_join};
 use harness::{
+    agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    probing::Within,
+    probing,
     target::Target,
     verdict::Halt,
-    waiting::has_lasted,
+    waiting::{Within, has_lasted},
 };
 
 use super::{
@@ -54,9 +55,9 @@ const LONGEST: Duration = Duration::from_secs(12);
 const LEAST_SHARE: f64 = 0.35;
 
 async fn run(cx: &Context) -> Result<(), Halt> {
-    let delays = cx.axes(DELAYS.to_vec(), |(_, name)| (*name).to_owned());
+    let delays = cx.axes().choose(DELAYS.to_vec(), |(_, name)| (*name).to_owned());
     let mut pairs = pairs(cx, &delays).await?;
-    let agents = cx.agents().await?;
+    let agents = agents::all(cx).await?;
     all_serve(cx, pairs.iter().flat_map(Pair::both)).await?;
 
     cx.phase("the culprit is emptied and refilled, and the victim is probed all the time");
@@ -80,7 +81,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         let met = async {
             if delay == LONGEST {
                 // Less than T_ep: who applies it later need not show it. That it was met shows in the fence that follows.
-                let settled = cx.settle(cx.clients(), &refuses, Within::from_now(delay)).await?;
+                let settled = probing::settle(cx, cx.clients(), &refuses, Within::from_now(delay)).await?;
                 cx.record(
                     "the culprit refuses while it is empty, of all axes",
                     settled.words(),
@@ -97,27 +98,27 @@ async fn run(cx: &Context) -> Result<(), Halt> {
             .collect();
         cx.phase(&format!("the culprit is {name}, and serves"));
         let within = Within::from(refilled, cx.limits().endpoints);
-        cx.judge_briefly(cx.clients(), &targets, within).await?;
+        probing::judge_briefly(cx, cx.clients(), &targets, within).await?;
     }
 
     cx.phase("trigger: the victim is patched, and serves for the hold time");
     trigger(cx, "1", victims(&pairs)).await?;
-    cx.hold(window).await?;
+    window.hold(cx).await?;
 
     cx.phase("both serve, each of two backends its share");
     let (two, others): (Vec<_>, Vec<_>) = pairs.iter().partition(|pair| pair.shared.len() == 2);
     let targets: Vec<Target> = others.iter().flat_map(|pair| pair.culprit.serves()).collect();
     let within = Within::from_now(cx.limits().endpoints);
-    cx.judge(cx.clients(), &targets, within).await?;
+    probing::judge(cx, cx.clients(), &targets, within).await?;
     let both = two.iter().flat_map(|pair| pair.both());
     let targets: Vec<Target> = both.flat_map(Holder::serves).collect();
     let mut attempts = Vec::new();
     // N is 200.
     for _ in 0..2 {
-        attempts.extend(cx.judge(cx.clients(), &targets, within).await?);
+        attempts.extend(probing::judge(cx, cx.clients(), &targets, within).await?);
     }
-    if cx.has_n("shares of two backends") {
-        cx.judge_shares(cx.clients(), &targets, &attempts, LEAST_SHARE);
+    if cx.axes().has_n("shares of two backends") {
+        probing::judge_shares(cx, cx.clients(), &targets, &attempts, LEAST_SHARE);
     }
     undisturbed(cx, victims(&pairs), agents.as_ref()).await
 }

@@ -6,12 +6,15 @@
 use std::time::Duration;
 
 use harness::{
+    agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    effect::Effect,
-    probing::Within,
+    effect::{self, Effect},
+    flows::Flows,
+    probing,
     target::Target,
     verdict::Halt,
+    waiting::Within,
 };
 use oracle::history::Transport;
 
@@ -49,7 +52,7 @@ const EACH: u32 = 10;
 
 async fn run(cx: &Context) -> Result<(), Halt> {
     let mut pairs = pairs(cx, &[((), "")]).await?;
-    let agents = cx.agents().await?;
+    let agents = agents::all(cx).await?;
     all_serve(cx, pairs.iter().flat_map(Pair::both)).await?;
 
     cx.phase("flows to the victim are opened");
@@ -58,7 +61,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         .flat_map(|victim| victim.serves_by(&FLOWS))
         .collect();
     let within = Within::from_now(cx.limits().endpoints);
-    let flows = cx.flows(cx.clients(), &established, EACH, within).await?;
+    let flows = Flows::open(cx, cx.clients(), &established, EACH, within).await?;
 
     cx.phase("release: the culprit is emptied");
     let mut seen = Vec::new();
@@ -70,12 +73,12 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.phase("trigger: the victim is patched, and its flows go on for the hold time");
     let victims = victims(&pairs);
     trigger(cx, "1", victims.iter().copied()).await?;
-    cx.hold_flows(flows, cx.limits().hold).await?;
+    flows.hold(cx, cx.limits().hold).await?;
 
     cx.phase("the victim serves new probes, too");
     let targets: Vec<Target> = victims.iter().flat_map(|victim| victim.serves()).collect();
     let within = Within::from_now(cx.limits().service);
-    let settled = cx.settle(cx.clients(), &targets, within).await?;
-    cx.must_hold(Effect::Kept, "the victim serves new probes, too", settled);
+    let settled = probing::settle(cx, cx.clients(), &targets, within).await?;
+    effect::must_hold(cx, Effect::Kept, "the victim serves new probes, too", settled);
     undisturbed(cx, victims, agents.as_ref()).await
 }

@@ -8,11 +8,13 @@
 use std::time::Duration;
 
 use harness::{
+    agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     effect::Effect,
+    fence,
     limits::Profile,
-    objects::Key,
+    names::Key,
     target::Target,
     verdict::Halt,
 };
@@ -73,7 +75,7 @@ const UNRELATED: &str = "unrelated";
 
 async fn run(cx: &Context) -> Result<(), Halt> {
     let mut pairs = staged(cx, points(cx)).await?;
-    let agents = cx.agents().await?;
+    let agents = agents::all(cx).await?;
     all_serve(cx, pairs.iter().flat_map(Pair::both)).await?;
 
     cx.phase("release: the culprit is emptied");
@@ -88,12 +90,12 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     for pair in &pairs {
         change(cx, pair).await?;
     }
-    cx.fence().await?;
+    fence::pass(cx).await?;
     for pair in &pairs {
         change_back(cx, pair).await?;
     }
-    cx.fence().await?;
-    cx.hold(window).await?;
+    fence::pass(cx).await?;
+    window.hold(cx).await?;
     undisturbed(cx, victims(&pairs), agents.as_ref()).await
 }
 
@@ -103,7 +105,8 @@ fn points(cx: &Context) -> Vec<Point<Trigger>> {
     for (how, name) in TRIGGERS {
         // T_hold is 10 min there.
         if how == Trigger::Nothing && cx.limits().profile != Profile::Long {
-            cx.not_enabled(name, &format!("--profile {}", Profile::Long.name()));
+            cx.axes()
+                .not_enabled(name, &format!("--profile {}", Profile::Long.name()));
             continue;
         }
         for family in cx.families() {
@@ -118,7 +121,7 @@ fn points(cx: &Context) -> Vec<Point<Trigger>> {
             }
         }
     }
-    cx.axes(points, Point::axis)
+    cx.axes().choose(points, Point::axis)
 }
 
 async fn change(cx: &Context, pair: &Pair<Trigger>) -> Result<(), Halt> {

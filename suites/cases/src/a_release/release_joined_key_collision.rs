@@ -7,9 +7,11 @@
 use std::time::Duration;
 
 use harness::{
-    case::{Case, Families, Family, Needs, Rights, Tier},
+    agents,
+    case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     effect::Effect,
+    family::Family,
     verdict::Halt,
 };
 
@@ -81,7 +83,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
             .map_err(|_| Halt::Harness("a pair is two".to_owned()))?;
         pairs.push(pair);
     }
-    let agents = cx.agents().await?;
+    let agents = agents::all(cx).await?;
     all_serve(cx, pairs.iter().flatten()).await?;
 
     for (culprit, hold) in [(0, Hold::Probes), (1, Hold::Time)] {
@@ -109,7 +111,7 @@ fn points(cx: &Context) -> Vec<(Family, usize, Names)> {
             points.extend(PAIRS.map(|pair| (family, shared, pair)));
         }
     }
-    cx.axes(points, axis)
+    cx.axes().choose(points, axis)
 }
 
 fn axis((family, shared, pair): &(Family, usize, Names)) -> String {

@@ -7,11 +7,14 @@
 use std::time::Duration;
 
 use harness::{
-    case::{Case, Families, Family, Needs, Rights, Tier},
+    agents,
+    case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     effect::Effect,
-    probing::Within,
+    family::Family,
+    probing,
     verdict::Halt,
+    waiting::Within,
 };
 
 use super::holders::{
@@ -72,7 +75,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         }
         lattices.push(lattice);
     }
-    let agents = cx.agents().await?;
+    let agents = agents::all(cx).await?;
     all_serve(cx, lattices.iter().flatten()).await?;
 
     for (step, name) in order.into_iter().enumerate() {
@@ -114,14 +117,15 @@ async fn run(cx: &Context) -> Result<(), Halt> {
             refilled.extend(holder.serves());
         }
         let within = Within::from_now(cx.limits().endpoints);
-        cx.judge_briefly(cx.clients(), &refilled, within).await?;
+        probing::judge_briefly(cx, cx.clients(), &refilled, within).await?;
     }
     undisturbed(cx, lattices.iter().flatten(), agents.as_ref()).await
 }
 
 fn points(cx: &Context) -> Vec<(Family, usize)> {
     let of = |family| SHARED.map(|shared| (family, shared));
-    cx.axes(cx.families().into_iter().flat_map(of).collect(), axis)
+    cx.axes()
+        .choose(cx.families().into_iter().flat_map(of).collect(), axis)
 }
 
 fn axis((family, shared): &(Family, usize)) -> String {

@@ -6,9 +6,11 @@
 use std::{net::IpAddr, time::Duration};
 
 use harness::{
-    case::{Case, Families, Family, Needs, Rights, Tier},
+    agents,
+    case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     effect::Effect,
+    family::Family,
     pods::{Backend, endpoints},
     verdict::Halt,
 };
@@ -157,7 +159,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         }
         pairs.push(made);
     }
-    let agents = cx.agents().await?;
+    let agents = agents::all(cx).await?;
     all_serve(cx, pairs.iter().flatten()).await?;
 
     cx.phase("release: the culprit's slice is emptied");
@@ -195,7 +197,7 @@ fn points(cx: &Context) -> Vec<Point<Shape>> {
             }
         }
     }
-    cx.axes(points, Point::axis)
+    cx.axes().choose(points, Point::axis)
 }
 
 /// Where two parts are made.

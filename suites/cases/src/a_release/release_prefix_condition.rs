@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use harness::{
+    agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     effect::Effect,
@@ -54,7 +55,7 @@ struct Conditions {
 
 async fn run(cx: &Context) -> Result<(), Halt> {
     let mut pairs = pairs(cx, &[((), "")]).await?;
-    let agents = cx.agents().await?;
+    let agents = agents::all(cx).await?;
     all_serve(cx, pairs.iter().flat_map(Pair::both)).await?;
 
     for (step, (name, conditions)) in STEPS.into_iter().enumerate() {

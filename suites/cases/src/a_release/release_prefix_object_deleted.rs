@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use harness::{
+    agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     effect::Effect,
@@ -59,7 +60,7 @@ const RELEASES: [(Release, &str); 4] = [
 
 async fn run(cx: &Context) -> Result<(), Halt> {
     let pairs = pairs(cx, &RELEASES).await?;
-    let agents = cx.agents().await?;
+    let agents = agents::all(cx).await?;
     all_serve(cx, pairs.iter().flat_map(Pair::both)).await?;
 
     cx.phase("release: objects of the culprit are deleted");

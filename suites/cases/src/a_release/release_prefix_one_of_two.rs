@@ -5,9 +5,12 @@
 use std::time::Duration;
 
 use harness::{
-    case::{Case, Families, Family, Needs, Rights, Tier},
+    agents,
+    case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     effect::Effect,
+    family::Family,
+    probing,
     verdict::Halt,
 };
 
@@ -45,7 +48,9 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let namespace = cx.namespace().await?;
     let orders = [[CULPRIT, VICTIM], [VICTIM, CULPRIT]];
     let of = |family| orders.map(|order| (family, order));
-    let points = cx.axes(cx.families().into_iter().flat_map(of).collect(), axis);
+    let points = cx
+        .axes()
+        .choose(cx.families().into_iter().flat_map(of).collect(), axis);
     let all = backends(cx, &namespace, points.len(), [2]).await?;
     let mut pairs = Vec::new();
     for point in points {
@@ -70,7 +75,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         }
         pairs.push((made, both));
     }
-    let agents = cx.agents().await?;
+    let agents = agents::all(cx).await?;
     all_serve(cx, pairs.iter().flat_map(|(made, _)| made)).await?;
 
     cx.phase("release: the culprit drops b1");
@@ -89,9 +94,9 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         Hold::Time,
     )
     .await?;
-    if cx.has_n("shares of both backends") {
+    if cx.axes().has_n("shares of both backends") {
         for victim in victims() {
-            cx.judge_shares(cx.clients(), &victim.serves(), &attempts, LEAST_SHARE);
+            probing::judge_shares(cx, cx.clients(), &victim.serves(), &attempts, LEAST_SHARE);
         }
     }
     undisturbed(cx, victims(), agents.as_ref()).await

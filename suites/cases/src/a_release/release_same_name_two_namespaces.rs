@@ -5,9 +5,11 @@
 use std::time::Duration;
 
 use harness::{
-    case::{Case, Families, Family, Needs, Rights, Tier},
+    agents,
+    case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     effect::Effect,
+    family::Family,
     pods::Backend,
     verdict::Halt,
 };
@@ -59,7 +61,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
             [first, second]
         });
     }
-    let agents = cx.agents().await?;
+    let agents = agents::all(cx).await?;
     all_serve(cx, pairs.iter().flatten()).await?;
 
     cx.phase("release: the slice in ns1 is emptied");
@@ -99,7 +101,7 @@ fn points(cx: &Context) -> Vec<(Family, usize, bool)> {
             points.extend([true, false].map(|victim_first| (family, shared, victim_first)));
         }
     }
-    cx.axes(points, axis)
+    cx.axes().choose(points, axis)
 }
 
 fn axis((family, shared, victim_first): &(Family, usize, bool)) -> String {

@@ -6,13 +6,14 @@
 use std::time::{Duration, Instant};
 
 use harness::{
+    agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     effect::Effect,
-    probing::Within,
+    probing,
     target::Target,
     verdict::Halt,
-    waiting::has_lasted,
+    waiting::{Within, has_lasted},
 };
 
 use super::{
@@ -48,7 +49,7 @@ const OTHER_SLICE: &str = "rewritten";
 
 async fn run(cx: &Context) -> Result<(), Halt> {
     let mut pairs = pairs(cx, &[((), "")]).await?;
-    let agents = cx.agents().await?;
+    let agents = agents::all(cx).await?;
     all_serve(cx, pairs.iter().flat_map(Pair::both)).await?;
 
     cx.phase("release: the culprit is emptied");
@@ -65,7 +66,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let deleted = Instant::now();
     let refuses: Vec<Target> = pairs.iter().map(|pair| pair.victim.refuses()).collect();
     let within = Within::from(deleted, cx.limits().endpoints);
-    cx.judge_briefly(cx.clients(), &refuses, within).await?;
+    probing::judge_briefly(cx, cx.clients(), &refuses, within).await?;
     has_lasted(deleted, WITHOUT).await;
 
     cx.phase("the victim's slice is created under another name: the victim serves its backends");
@@ -74,8 +75,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     }
     let within = Within::from_now(cx.limits().endpoints);
     let serves: Vec<Target> = pairs.iter().flat_map(|pair| pair.victim.serves()).collect();
-    cx.judge(cx.clients(), &serves, within).await?;
+    probing::judge(cx, cx.clients(), &serves, within).await?;
     // C's stay as they were: V's return is no return of C's.
-    cx.judge_briefly(cx.clients(), &released, within).await?;
+    probing::judge_briefly(cx, cx.clients(), &released, within).await?;
     undisturbed(cx, pairs.iter().map(|pair| &pair.culprit), agents.as_ref()).await
 }

@@ -10,14 +10,19 @@ use std::time::Instant;
 
 use futures::future::try_join_all;
 use harness::{
-    case::Family,
+    agents,
+    background::Background,
     context::Context,
-    effect::Effect,
-    objects::{Key, Written, annotation},
+    effect::{self, Effect},
+    family::Family,
+    fence,
+    names::Key,
+    objects::{Written, annotation},
     pods::{Backend, endpoints, serve},
-    probing::{Within, identities},
+    probing::{self, identities},
     target::Target,
     verdict::Halt,
+    waiting::Within,
 };
 use oracle::history::Transport;
 use serde_json::{Value, json};
@@ -92,7 +97,7 @@ pub(super) async fn prefix_release(
     for variant in variants {
         staged.push(variant.stage(cx).await?);
     }
-    let agents = cx.agents().await?;
+    let agents = agents::all(cx).await?;
 
     cx.phase("control: both serve their backends");
     let both: Vec<Target> = staged
@@ -101,37 +106,36 @@ pub(super) async fn prefix_release(
         .flatten()
         .collect();
     let within = Within::from_now(cx.limits().service);
-    cx.fence().await?;
-    cx.control("both serve {b} first", cx.clients(), &both, within)
-        .await?;
+    fence::pass(cx).await?;
+    probing::control(cx, "both serve {b} first", cx.clients(), &both, within).await?;
 
     cx.phase("release: the culprit's slice drops all backends");
     for one in &staged {
         release(cx, &Key::slice(&one.variant.namespace, CULPRIT)).await?;
     }
     let released = Instant::now();
-    cx.fence().await?;
+    fence::pass(cx).await?;
     let refused: Vec<Target> = staged.iter().map(Staged::culprit_refuses).collect();
     let within = Within::from(released, cx.limits().endpoints);
     let (effect, what) = (Effect::Emptied, "the culprit refuses on every node");
-    cx.takes_effect(effect, what, cx.clients(), &refused, within)
-        .await?;
+    effect::takes_effect(cx, effect, what, cx.clients(), &refused, within).await?;
 
     cx.phase("trigger: the victim is patched, and must serve its backends for the hold time");
     let victims: Vec<Target> = staged.iter().flat_map(Staged::victim_p1).collect();
-    let window = cx.background(cx.clients(), &victims, cx.limits().hold).await?;
+    let window = Background::start(cx, cx.clients(), &victims, cx.limits().hold).await?;
     for one in &staged {
         one.trigger(cx).await?;
     }
     let triggered = Instant::now();
-    cx.fence().await?;
+    fence::pass(cx).await?;
     let added: Vec<Target> = staged.iter().flat_map(Staged::victim_p2).collect();
     let within = Within::from(triggered, cx.limits().service);
-    let reconciled = cx.settle(cx.clients(), &added, within);
-    let (_, reconciled) = futures::try_join!(cx.hold(window), reconciled)?;
+    let reconciled = probing::settle(cx, cx.clients(), &added, within);
+    let (_, reconciled) = futures::try_join!(window.hold(cx), reconciled)?;
     // After the hold's verdict: a victim that lost {b} has lost it on p2 too, which is a failure, not a missing witness.
-    cx.record_settled(&reconciled);
-    cx.must_hold(
+    probing::record_settled(cx, &reconciled);
+    effect::must_hold(
+        cx,
         Effect::Changed,
         "the victim was reconciled: p2 serves its backends",
         reconciled,
@@ -145,22 +149,22 @@ async fn undisturbed(
     staged: &[Staged],
     agents: Option<&std::collections::BTreeMap<String, cluster::AgentState>>,
 ) -> Result<(), Halt> {
-    let restarted = cx.restarted_since(agents).await?;
+    let restarted = agents::restarted_since(cx, agents).await?;
     for one in staged {
         let axis = &one.variant.axis;
         let slice = Key::slice(&one.variant.namespace, VICTIM);
-        let writes = cx.versions_since(&slice, &one.victims_slice)?;
+        let writes = cx.objects().watch().versions_since(&slice, &one.victims_slice)?;
         if writes > 0 {
             let why =
                 format!("another client of the API wrote {slice} {writes} times, which heals the fault");
-            cx.inconclusive(axis, why, Vec::new());
+            cx.axes().inconclusive(axis, why, Vec::new());
         }
         if !restarted.is_empty() {
             let why = format!(
                 "agents restarted, which heals the fault: {}",
                 restarted.join(", ")
             );
-            cx.inconclusive(axis, why, Vec::new());
+            cx.axes().inconclusive(axis, why, Vec::new());
         }
     }
     Ok(())
@@ -198,7 +202,7 @@ fn points(cx: &Context) -> Vec<Point> {
             }
         }
     }
-    cx.axes(points, Point::axis)
+    cx.axes().choose(points, Point::axis)
 }
 
 impl Point {

@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use cluster::{ApiEndpoint, ApiFault, ApiServer, Capability, LONGEST, Stop};
 use harness::{
-    api_faults::ApiFaultGuard,
+    api_faults::{self, ApiFaultGuard},
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    fence,
     of_target::OfTarget,
-    probing::Within,
     verdict::Halt,
+    waiting::Within,
 };
 
 use super::{
@@ -55,20 +56,21 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let (namespace, node) = (cx.namespace().await?, node(cx)?);
     let kubernetes = Kubernetes::take(cx).await?;
     let mut canary = Canary::stage(cx, &namespace, kubernetes.family, &node).await?;
-    cx.fence().await?;
+    fence::pass(cx).await?;
     let servers = cx.cluster().control_plane()?.servers().await?;
     let mut axes = vec![SAME];
     if !cx.cluster().describe().ways.further {
-        cx.not_enabled(
+        cx.axes().not_enabled(
             ANOTHER,
             "not supported: the target documents no further addresses",
         );
     } else if servers.len() < 2 {
-        cx.not_enabled(ANOTHER, "there is one API server, and so no other address");
+        cx.axes()
+            .not_enabled(ANOTHER, "there is one API server, and so no other address");
     } else {
         axes.push(ANOTHER);
     }
-    for axis in cx.axes(axes, |axis| (*axis).to_owned()) {
+    for axis in cx.axes().choose(axes, |axis| (*axis).to_owned()) {
         match servers.as_slice() {
             [first, second, ..] if axis == ANOTHER => {
                 another(cx, &kubernetes, &mut canary, &node, [first, second]).await?;
@@ -149,7 +151,7 @@ async fn empty(
     let before = led.connections(cx).await?;
     let emptied = kubernetes.empty(cx).await?;
     // As long as it has its connections.
-    cx.fence_on(std::slice::from_ref(&led.node)).await?;
+    fence::pass_on(cx, std::slice::from_ref(&led.node)).await?;
     let mut down = Vec::new();
     for server in servers {
         down.push(kill(cx, server).await?);
@@ -171,5 +173,5 @@ async fn kill(cx: &Context, server: &ApiServer) -> Result<ApiFaultGuard, Halt> {
         server: server.number,
         how: Stop::Kill,
     };
-    cx.api_fault(&fault, LONGEST).await
+    api_faults::begin(cx, &fault, LONGEST).await
 }

@@ -9,11 +9,13 @@ use cluster::{ApiEndpoint, Capability};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    effect::Effect,
+    effect::{self, Effect},
+    fence,
     objects::annotation,
     of_target::OfTarget,
-    probing::Within,
+    probing,
     verdict::Halt,
+    waiting::Within,
 };
 
 use super::{
@@ -55,12 +57,12 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.objects().watch().follow_namespace("default");
     let way = Way::stage(cx, "default", Frontend::LoadBalancer, &node).await?;
     let mut canary = Canary::stage(cx, &namespace, way.family, &node).await?;
-    cx.fence().await?;
+    fence::pass(cx).await?;
     let to = ApiEndpoint {
         server: way.address,
         further: Vec::new(),
     };
-    let axes = cx.axes(vec![KUBERNETES, OWN], |axis| (*axis).to_owned());
+    let axes = cx.axes().choose(vec![KUBERNETES, OWN], |axis| (*axis).to_owned());
     let led = Led::lead(cx, &node, &to, &mut canary, &axes).await?;
 
     for axis in axes {
@@ -69,7 +71,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         } else {
             own_is_emptied(cx, &way, &led, &mut canary).await?;
         }
-        if !cx.is_open(axis) {
+        if !cx.axes().is_open(axis) {
             // An agent that is locked out by the one can't be tried with the other.
             break;
         }
@@ -82,11 +84,11 @@ async fn kubernetes_is_emptied(cx: &Context, way: &Way, led: &Led, canary: &mut 
     let steps = async {
         cx.phase(&format!("{KUBERNETES}: emptied, and kubernetes-x is patched"));
         let emptied = kubernetes.empty(cx).await?;
-        cx.fence().await?;
+        fence::pass(cx).await?;
         cx.objects()
             .patch(&way.service, annotation("plumbline-trigger", "1"))
             .await?;
-        cx.fence().await?;
+        fence::pass(cx).await?;
         let reset = led.reset(cx).await?;
         led.dials_anew(cx, KUBERNETES, &reset, emptied.at).await?;
         let within = Within::from_now(cx.limits().heal);
@@ -99,16 +101,15 @@ async fn kubernetes_is_emptied(cx: &Context, way: &Way, led: &Led, canary: &mut 
 
 async fn own_is_emptied(cx: &Context, way: &Way, led: &Led, canary: &mut Canary) -> Result<(), Halt> {
     cx.phase(&format!("{OWN}: emptied, and the agent's connections are reset"));
-    let others = cx.clients_on(&led.node);
+    let others = cx.clients().on(&led.node);
     let refuses = [way.refuses(OWN)];
     let emptied = way.empty(cx).await?;
     let within = Within::from(emptied.at, cx.limits().endpoints);
     let (effect, what) = (Effect::Emptied, "others see that it is empty");
-    cx.takes_effect(effect, what, &others, &refuses, within).await?;
+    effect::takes_effect(cx, effect, what, &others, &refuses, within).await?;
     let reset = led.reset(cx).await?;
     led.dials_anew(cx, OWN, &reset, emptied.at).await?;
-    cx.judge(&others, &refuses, Within::from_now(cx.limits().endpoints))
-        .await?;
+    probing::judge(cx, &others, &refuses, Within::from_now(cx.limits().endpoints)).await?;
 
     cx.phase(&format!("{OWN}: refilled"));
     let filled = way.list(cx, way.server).await?;

@@ -9,10 +9,12 @@ use cluster::{ApiEndpoint, Capability};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    effect::Effect,
+    effect::{self, Effect},
+    fence,
     of_target::OfTarget,
-    probing::Within,
+    probing,
     verdict::Halt,
+    waiting::Within,
 };
 
 use super::own_way::{Canary, Frontend, Led, Way, node};
@@ -43,7 +45,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let other = cx.nodes().into_iter().find(|other| *other != node);
     let mut runs = vec![("its own node's port".to_owned(), node.clone())];
     runs.extend(other.map(|other| ("another node's port".to_owned(), other)));
-    for (axis, of) in cx.axes(runs, |(axis, _)| axis.clone()) {
+    for (axis, of) in cx.axes().choose(runs, |(axis, _)| axis.clone()) {
         one(cx, &axis, &node, &of).await?;
     }
     Ok(())
@@ -54,7 +56,7 @@ async fn one(cx: &Context, axis: &str, node: &str, of: &str) -> Result<(), Halt>
     let namespace = cx.namespace().await?;
     let way = Way::stage(cx, &namespace, Frontend::NodePort, of).await?;
     let mut canary = Canary::stage(cx, &namespace, way.family, node).await?;
-    cx.fence().await?;
+    fence::pass(cx).await?;
     let to = ApiEndpoint {
         server: way.address,
         further: Vec::new(),
@@ -62,16 +64,15 @@ async fn one(cx: &Context, axis: &str, node: &str, of: &str) -> Result<(), Halt>
     let led = Led::lead(cx, node, &to, &mut canary, &[axis]).await?;
 
     cx.phase(&format!("{axis}: emptied, and the agent's connections are reset"));
-    let others = cx.clients_on(node);
+    let others = cx.clients().on(node);
     let refuses = [way.refuses(axis)];
     let emptied = way.empty(cx).await?;
     let within = Within::from(emptied.at, cx.limits().endpoints);
     let (effect, what) = (Effect::Emptied, "others see that it is empty");
-    cx.takes_effect(effect, what, &others, &refuses, within).await?;
+    effect::takes_effect(cx, effect, what, &others, &refuses, within).await?;
     let reset = led.reset(cx).await?;
     led.dials_anew(cx, axis, &reset, emptied.at).await?;
-    cx.judge(&others, &refuses, Within::from_now(cx.limits().endpoints))
-        .await?;
+    probing::judge(cx, &others, &refuses, Within::from_now(cx.limits().endpoints)).await?;
 
     cx.phase(&format!("{axis}: refilled"));
     let filled = way.list(cx, way.server).await?;

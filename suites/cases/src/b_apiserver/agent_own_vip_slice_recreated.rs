@@ -9,10 +9,12 @@ use cluster::{ApiEndpoint, Capability};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    effect::Effect,
+    effect::{self, Effect},
+    fence,
     of_target::OfTarget,
-    probing::Within,
+    probing,
     verdict::Halt,
+    waiting::Within,
 };
 use serde_json::{Value, json};
 
@@ -47,17 +49,17 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let (namespace, node) = (cx.namespace().await?, node(cx)?);
     let way = Way::stage(cx, &namespace, Frontend::ClusterIp, &node).await?;
     let mut canary = Canary::stage(cx, &namespace, way.family, &node).await?;
-    cx.fence().await?;
+    fence::pass(cx).await?;
     let to = ApiEndpoint {
         server: way.address,
         further: Vec::new(),
     };
-    let axes = cx.axes(vec![SLICE, BOTH], |axis| (*axis).to_owned());
+    let axes = cx.axes().choose(vec![SLICE, BOTH], |axis| (*axis).to_owned());
     let led = Led::lead(cx, &node, &to, &mut canary, &axes).await?;
     for axis in axes {
         recreate(cx, axis, &way, &led, &mut canary).await?;
         led.not_restarted(cx, axis).await?;
-        if !cx.is_open(axis) {
+        if !cx.axes().is_open(axis) {
             // Whoever is locked out by the one can't be tried with the other.
             break;
         }
@@ -69,7 +71,7 @@ async fn recreate(cx: &Context, axis: &str, way: &Way, led: &Led, canary: &mut C
     cx.phase(&format!("{axis}: deleted, and the agent's connections are reset"));
     let slice = again(cx.objects().get(&way.slice).await?);
     let service = again(cx.objects().get(&way.service).await?);
-    let others = cx.clients_on(&led.node);
+    let others = cx.clients().on(&led.node);
     let mut deleted = cx.objects().delete(&way.slice).await?;
     let mut gone = way.refuses(axis);
     if axis == BOTH {
@@ -84,12 +86,10 @@ async fn recreate(cx: &Context, axis: &str, way: &Way, led: &Led, canary: &mut C
         Effect::Emptied
     };
     let seen = std::slice::from_ref(&gone);
-    cx.takes_effect(effect, "others see that it is gone", &others, seen, within)
-        .await?;
+    effect::takes_effect(cx, effect, "others see that it is gone", &others, seen, within).await?;
     let reset = led.reset(cx).await?;
     led.dials_anew(cx, axis, &reset, deleted.at).await?;
-    cx.judge(&others, &[gone], Within::from_now(cx.limits().endpoints))
-        .await?;
+    probing::judge(cx, &others, &[gone], Within::from_now(cx.limits().endpoints)).await?;
 
     cx.phase(&format!("{axis}: made again"));
     if axis == BOTH {

@@ -7,12 +7,15 @@ use std::time::Duration;
 use cluster::{ApiEndpoint, Capability, Stop};
 use faults::StoppedAgent;
 use harness::{
+    agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    effect::Effect,
+    effect::{self, Effect},
+    fence,
     of_target::OfTarget,
-    probing::Within,
+    probing,
     verdict::Halt,
+    waiting::Within,
 };
 
 use super::own_way::{Canary, Frontend, Led, Way, node};
@@ -45,26 +48,27 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let (namespace, node) = (cx.namespace().await?, node(cx)?);
     let way = Way::stage(cx, &namespace, Frontend::ClusterIp, &node).await?;
     let mut canary = Canary::stage(cx, &namespace, way.family, &node).await?;
-    cx.fence().await?;
+    fence::pass(cx).await?;
     let to = ApiEndpoint {
         server: way.address,
         further: Vec::new(),
     };
     let led = Led::lead(cx, &node, &to, &mut canary, &[AXIS]).await?;
-    let others = cx.clients_on(&node);
+    let others = cx.clients().on(&node);
     let refuses = [way.refuses(AXIS)];
 
     cx.phase("fault: the Service is emptied, and the agent killed");
     let emptied = way.empty(cx).await?;
     let within = Within::from(emptied.at, cx.limits().endpoints);
     let (effect, what) = (Effect::Emptied, "others see that it is empty");
-    cx.takes_effect(effect, what, &others, &refuses, within).await?;
+    effect::takes_effect(cx, effect, what, &others, &refuses, within).await?;
     let before = cx.cluster().agents()?.state(&node).await?;
     let killed = StoppedAgent::stop(cx.faults(), &node, Stop::Kill).await?;
     cx.fault(&format!("agent of {node} killed, process {:?}", before.pid));
     let filled = way.list(cx, way.server).await?;
     let within = Within::from(filled.at, cx.limits().endpoints);
-    cx.witness(
+    probing::witness(
+        cx,
         "what the node's kernel has is in the way",
         &others,
         &refuses,
@@ -77,7 +81,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     killed.start().await?;
     canary.judge(cx, AXIS, &node, within).await?;
     // Judged by what packets met; but it must be a new process that did it.
-    if let Some(ready) = cx.agent_ready(&node, &before, within).await? {
+    if let Some(ready) = agents::ready(cx, &node, &before, within).await? {
         cx.record_delay("the agent is ready again", ready.duration_since(within.since));
     }
     led.back(cx).await

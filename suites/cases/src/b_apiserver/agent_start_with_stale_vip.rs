@@ -8,12 +8,15 @@ use std::time::Duration;
 use cluster::{ApiEndpoint, ApiFault, ApiServer, Capability, LONGEST, Stop};
 use faults::StoppedAgent;
 use harness::{
-    api_faults::ApiFaultGuard,
+    agents,
+    api_faults::{self, ApiFaultGuard},
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    fence,
     of_target::OfTarget,
-    probing::Within,
+    probing,
     verdict::Halt,
+    waiting::Within,
 };
 
 use super::own_way::{Canary, Frontend, Led, Way, node};
@@ -56,14 +59,14 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     };
     let way = Way::stage(cx, &namespace, Frontend::ClusterIp, &node).await?;
     let mut canary = Canary::stage(cx, &namespace, way.family, &node).await?;
-    cx.fence().await?;
+    fence::pass(cx).await?;
     let new_down = kill(cx, new).await?;
     let to = ApiEndpoint {
         server: way.address,
         further: vec![new.address],
     };
     let led = Led::lead(cx, &node, &to, &mut canary, &[AXIS]).await?;
-    cx.not_enabled(
+    cx.axes().not_enabled(
         "with further addresses switched off",
         "what an agent has learned by itself is no setting, and no other source has the new address",
     );
@@ -80,9 +83,10 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let within = Within::from(moved.at, cx.limits().endpoints);
     // The old address refuses, or answers nobody who is no part of its network.
     let gone = [way.is_dead(AXIS)];
-    cx.witness(
+    probing::witness(
+        cx,
         "what the node's kernel has leads to the old address",
-        &cx.clients_on(&node),
+        &cx.clients().on(&node),
         &gone,
         within,
     )
@@ -93,7 +97,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     killed.start().await?;
     canary.judge(cx, AXIS, &node, within).await?;
     // Judged by what packets met; but it must be a new process that did it.
-    if let Some(ready) = cx.agent_ready(&node, &before, within).await? {
+    if let Some(ready) = agents::ready(cx, &node, &before, within).await? {
         cx.record_delay("the agent is ready again", ready.duration_since(within.since));
     }
     old_down.heal().await?;
@@ -105,5 +109,5 @@ async fn kill(cx: &Context, server: &ApiServer) -> Result<ApiFaultGuard, Halt> {
         server: server.number,
         how: Stop::Kill,
     };
-    cx.api_fault(&fault, LONGEST).await
+    api_faults::begin(cx, &fault, LONGEST).await
 }

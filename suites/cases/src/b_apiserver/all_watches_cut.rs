@@ -14,14 +14,18 @@ use cluster::Capability;
 use faults::Connections;
 use futures::future::try_join_all;
 use harness::{
-    case::{Case, Families, Family, Needs, Rights, Tier, families},
+    agents,
+    background::Background,
+    case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    objects::Key,
+    family::{Family, families},
+    fence,
+    names::Key,
     pods::{Backend, endpoints, serve},
-    probing::{Within, identities},
+    probing::{self, identities},
     target::Target,
     verdict::Halt,
-    waiting::{eventually, has_lasted},
+    waiting::{Within, eventually, has_lasted},
 };
 use oracle::history::Transport;
 use serde_json::{Value, json};
@@ -85,9 +89,10 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     if families.len() > 1 {
         sets.push(families.clone());
     } else {
-        cx.not_enabled("a dual-stack Service", "the cluster has one family");
+        cx.axes()
+            .not_enabled("a dual-stack Service", "the cluster has one family");
     }
-    let sets = cx.axes(sets, |set| axis(set));
+    let sets = cx.axes().choose(sets, |set| axis(set));
     let mut staged = Vec::new();
     for (number, (set, target)) in sets.iter().zip(TARGETS).enumerate() {
         let name = format!("s{number}");
@@ -101,16 +106,15 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 
     cx.phase("control: all serve");
     let within = Within::from_now(cx.limits().service);
-    cx.fence().await?;
-    cx.control("all serve", cx.clients(), &all, within).await?;
+    fence::pass(cx).await?;
+    probing::control(cx, "all serve", cx.clients(), &all, within).await?;
     let axes: BTreeSet<&str> = all.iter().map(|target| target.axis.as_str()).collect();
     let canaries: Vec<Target> = axes.iter().flat_map(|axis| canary.targets(axis)).collect();
-    cx.control("the canary serves", cx.clients(), &canaries, within)
-        .await?;
+    probing::control(cx, "the canary serves", cx.clients(), &canaries, within).await?;
 
     cx.phase("fault: every connection of every agent to the API is reset");
-    let window = cx.background(cx.clients(), &all, cx.limits().hold).await?;
-    let agents = cx.agents().await?;
+    let window = Background::start(cx, cx.clients(), &all, cx.limits().hold).await?;
+    let agents = agents::all(cx).await?;
     let to = ends(cx, &[]).await?;
     let processes: Vec<(String, u32)> = agents
         .iter()
@@ -130,9 +134,9 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let turned = canary.turn(cx).await?;
     let canaries: Vec<Target> = axes.iter().flat_map(|axis| canary.targets(axis)).collect();
     let within = Within::from(turned.at, cx.limits().heal);
-    cx.judge(cx.clients(), &canaries, within).await?;
+    probing::judge(cx, cx.clients(), &canaries, within).await?;
     cx.phase("verdict: all serve for the hold time");
-    cx.hold(window).await?;
+    window.hold(cx).await?;
     for one in &staged {
         one.is_unchanged(cx)?;
     }
@@ -241,12 +245,12 @@ impl Staged {
     fn is_unchanged(&self, cx: &Context) -> Result<(), Halt> {
         let keys = std::iter::once(&self.service).chain(&self.slices);
         for (key, version) in keys.zip(&self.versions) {
-            let writes = cx.versions_since(key, version)?;
+            let writes = cx.objects().watch().versions_since(key, version)?;
             if writes > 0
                 && let Some(target) = self.targets.first()
             {
                 let why = format!("another client of the API wrote {key} {writes} times");
-                cx.inconclusive(&target.axis, why, Vec::new());
+                cx.axes().inconclusive(&target.axis, why, Vec::new());
             }
         }
         Ok(())

@@ -16,15 +16,19 @@ use std::{
 use cluster::AgentState;
 use futures::future::try_join_all;
 use harness::{
-    case::{Case, Families, Family, Needs, Rights, Tier},
+    agents,
+    case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    effect::Effect,
-    objects::{Key, Written},
+    effect::{self, Effect},
+    family::Family,
+    fence,
+    names::Key,
+    objects::Written,
     pods::{Backend, endpoints, serve},
-    probing::{Within, identities},
+    probing::{self, identities},
     target::Target,
     verdict::Halt,
-    waiting::has_lasted,
+    waiting::{Within, has_lasted},
 };
 use oracle::{
     check::is_refusal,
@@ -117,11 +121,17 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.phase("control: all serve");
     let all: Vec<Target> = groups.iter().flat_map(|group| group.targets(&backends)).collect();
     let within = Within::from_now(cx.limits().service);
-    cx.fence().await?;
-    cx.control("all serve before they are emptied", cx.clients(), &all, within)
-        .await?;
+    fence::pass(cx).await?;
+    probing::control(
+        cx,
+        "all serve before they are emptied",
+        cx.clients(),
+        &all,
+        within,
+    )
+    .await?;
 
-    let agents = cx.agents().await?;
+    let agents = agents::all(cx).await?;
     cx.phase("emptied and refilled, 50 times for each delay");
     try_join_all(groups.iter().map(|group| rounds(cx, group, &backends))).await?;
     untouched(cx, &groups, agents.as_ref()).await
@@ -132,21 +142,21 @@ async fn rounds(cx: &Context, group: &Group, backends: &[Backend]) -> Result<(),
     let targets = group.targets(backends);
     let mut refused = BTreeMap::new();
     for round in 1..=group.rounds {
-        if !cx.is_open(&group.axis) {
+        if !cx.axes().is_open(&group.axis) {
             return Ok(());
         }
         let refilled = match empty_and_refill(cx, group, &mut refused).await {
             Err(Halt::Inconclusive(why)) => {
-                cx.inconclusive(&group.axis, why, Vec::new());
+                cx.axes().inconclusive(&group.axis, why, Vec::new());
                 return Ok(());
             }
             refilled => refilled?,
         };
         let within = Within::from(refilled, cx.limits().endpoints);
         if round == group.rounds {
-            cx.judge(cx.clients(), &targets, within).await?;
+            probing::judge(cx, cx.clients(), &targets, within).await?;
         } else {
-            cx.judge_briefly(cx.clients(), &targets, within).await?;
+            probing::judge_briefly(cx, cx.clients(), &targets, within).await?;
         }
     }
     let seen: Vec<String> = refused
@@ -166,7 +176,8 @@ async fn rounds(cx: &Context, group: &Group, backends: &[Backend]) -> Result<(),
             found: format!("no refusal in {} rounds", group.rounds),
             first: Vec::new(),
         };
-        cx.breaks(
+        effect::breaks(
+            cx,
             &group.axis,
             Effect::Emptied,
             "an emptied Service is refused",
@@ -245,7 +256,7 @@ async fn witness(cx: &Context, group: &Group) -> Result<BTreeMap<String, usize>,
     };
     let runs = cx.clients().iter().map(async |client| {
         let entries = group.services.iter().map(entry).collect();
-        let attempts = cx.run(client, entries).await?;
+        let attempts = probing::run(cx, client, entries).await?;
         let count = attempts
             .iter()
             .filter(|attempt| is_refusal(&attempt.outcome))
@@ -274,10 +285,10 @@ async fn untouched(
         for staged in &group.services {
             let expected = [(&staged.service, 0), (&staged.slice, 2 * group.rounds)];
             for ((key, writes), created) in expected.into_iter().zip(&staged.created) {
-                let found = cx.versions_since(key, created)?;
-                if cx.is_open(&group.axis) && found != writes {
+                let found = cx.objects().watch().versions_since(key, created)?;
+                if cx.axes().is_open(&group.axis) && found != writes {
                     let why = format!("{key} was written {found} times, {writes} of them by this case");
-                    cx.inconclusive(&group.axis, why, Vec::new());
+                    cx.axes().inconclusive(&group.axis, why, Vec::new());
                 }
             }
         }

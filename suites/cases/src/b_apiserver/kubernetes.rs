@@ -8,16 +8,19 @@ use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use cluster::{AgentState, ApiFault, LONGEST};
 use harness::{
-    api_faults::ApiFaultGuard,
-    case::{Family, families},
+    agents,
+    api_faults::{self, ApiFaultGuard},
     context::Context,
+    family::{Family, families},
+    fence,
     limits::Limits,
-    objects::{Key, Written},
+    names::Key,
+    objects::Written,
     pods::{Backend, serve},
-    probing::{Within, identities},
+    probing::identities,
     target::Target,
     verdict::Halt,
-    waiting::eventually,
+    waiting::{Within, eventually},
 };
 use oracle::{
     finding::{Finding, Weight},
@@ -60,7 +63,7 @@ impl Kubernetes {
     pub(super) async fn take(cx: &Context) -> Result<Self, Halt> {
         let (family, address) = frontend(cx).await?;
         cx.objects().watch().follow_namespace("default");
-        let alone = cx.api_fault(&ApiFault::Unreconciled, LONGEST).await?;
+        let alone = api_faults::begin(cx, &ApiFault::Unreconciled, LONGEST).await?;
         let slice = Key::slice("default", "kubernetes");
         let mut object = cx.objects().get(&slice).await?;
         Ok(Self {
@@ -139,7 +142,7 @@ impl Kubernetes {
             },
         )
         .await?;
-        cx.fence().await
+        fence::pass(cx).await
     }
 }
 
@@ -165,7 +168,7 @@ pub(super) async fn frontend(cx: &Context) -> Result<(Family, SocketAddr), Halt>
     let others = families(cx.cluster().describe()).into_iter();
     for other in others.filter(|other| *other != family) {
         let why = format!("default/kubernetes has one address, of {family}");
-        cx.not_enabled(&other.to_string(), &why);
+        cx.axes().not_enabled(&other.to_string(), &why);
     }
     Ok((family, SocketAddr::new(address, port)))
 }
@@ -192,7 +195,7 @@ pub(super) async fn no_restart(
     axis: &str,
     agents: Option<&BTreeMap<String, AgentState>>,
 ) -> Result<(), Halt> {
-    let restarted = cx.restarted_since(agents).await?;
+    let restarted = agents::restarted_since(cx, agents).await?;
     if !restarted.is_empty() {
         let finding = Finding {
             weight: Weight::Violation,
@@ -201,7 +204,7 @@ pub(super) async fn no_restart(
             found: restarted.join(", "),
             first: Vec::new(),
         };
-        cx.judged(axis, vec![finding]);
+        cx.axes().judged(axis, vec![finding]);
     }
     Ok(())
 }

@@ -7,14 +7,17 @@ use std::time::Duration;
 
 use cluster::Capability;
 use harness::{
+    background::Background,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    fence,
     history::now_us,
-    objects::Key,
+    names::Key,
     pods::{Backend, endpoints},
-    probing::{Within, identities},
+    probing::{self, identities},
     target::Target,
     verdict::Halt,
+    waiting::Within,
 };
 use oracle::{
     history::{Attempt, Transport},
@@ -77,24 +80,23 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         }
         let both = [kubernetes.serves(&axis, &[backend]), twin_serves(backend)];
         let within = Within::from(written.at, cx.limits().endpoints);
-        cx.fence().await?;
-        cx.control("both follow their slices", cx.clients(), &both, within)
-            .await?;
+        fence::pass(cx).await?;
+        probing::control(cx, "both follow their slices", cx.clients(), &both, within).await?;
     }
 
     cx.phase("fault: both are emptied, for the hold time");
     let permitted = [kubernetes.serves_or_refuses(&axis, &[&last])];
-    let window = cx.background(cx.clients(), &permitted, cx.limits().hold).await?;
+    let window = Background::start(cx, cx.clients(), &permitted, cx.limits().hold).await?;
     null_slice(cx, &slice).await?;
     let emptied = kubernetes.empty(cx).await?;
-    cx.fence().await?;
+    fence::pass(cx).await?;
     let handled_us = now_us();
     let refuses = [Target::refuses(&axis, TWIN, Transport::Tcp, twin)];
     let within = Within::from(emptied.at, cx.limits().endpoints);
-    cx.judge(cx.clients(), &refuses, within).await?;
-    let twins = cx.steadily(cx.clients(), &refuses, cx.limits().hold).await?;
-    let (attempts, _) = futures::try_join!(cx.hold(window), cx.hold(twins))?;
-    cx.trap_untouched(&axis, &attempts, &trap).await?;
+    probing::judge(cx, cx.clients(), &refuses, within).await?;
+    let twins = Background::steadily(cx, cx.clients(), &refuses, cx.limits().hold).await?;
+    let (attempts, _) = futures::try_join!(window.hold(cx), twins.hold(cx))?;
+    probing::trap_untouched(cx, &axis, &attempts, &trap).await?;
     record(cx, &attempts, handled_us);
     kubernetes.give_back(cx).await
 }
@@ -102,7 +104,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 /// What becomes of clients once every node has met the empty slice.
 fn record(cx: &Context, attempts: &[Attempt], handled_us: u64) {
     for node in cx.nodes() {
-        let clients: Vec<String> = cx.clients_on(&node).into_iter().map(|one| one.name).collect();
+        let clients: Vec<String> = cx.clients().on(&node).into_iter().map(|one| one.name).collect();
         let while_empty = attempts
             .iter()
             .filter(|attempt| attempt.start_us >= handled_us && clients.contains(&attempt.client));

@@ -7,10 +7,14 @@ use std::time::Duration;
 
 use cluster::Capability;
 use harness::{
+    background::Background,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    probing::Within,
+    fence,
+    flows::Flows,
+    probing,
     verdict::Halt,
+    waiting::Within,
 };
 
 use super::kubernetes::{Kubernetes, backends};
@@ -49,33 +53,31 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let [one, both] = [&[&stays][..], &[&stays, &leaves]].map(|all| [kubernetes.serves(&axis, all)]);
     let listed = kubernetes.list(cx, &[&stays]).await?;
     let within = Within::from(listed.at, cx.limits().endpoints);
-    cx.fence().await?;
-    cx.control("it serves one address", cx.clients(), &one, within)
-        .await?;
-    let flows = cx.flows(cx.clients(), &one, FLOWS, within).await?;
+    fence::pass(cx).await?;
+    probing::control(cx, "it serves one address", cx.clients(), &one, within).await?;
+    let flows = Flows::open(cx, cx.clients(), &one, FLOWS, within).await?;
 
     cx.phase("control: another address joins");
     let listed = kubernetes.list(cx, &[&stays, &leaves]).await?;
     let within = Within::from(listed.at, cx.limits().endpoints);
-    cx.fence().await?;
-    cx.control("it serves both addresses", cx.clients(), &both, within)
-        .await?;
+    fence::pass(cx).await?;
+    probing::control(cx, "it serves both addresses", cx.clients(), &both, within).await?;
 
     cx.phase("fault: it leaves again");
     let either = [kubernetes.serves_one_of(&axis, &[&stays, &leaves])];
-    let never_fails = cx.background(cx.clients(), &either, cx.limits().hold).await?;
+    let never_fails = Background::start(cx, cx.clients(), &either, cx.limits().hold).await?;
     let removed = kubernetes.list(cx, &[&stays]).await?;
-    cx.fence().await?;
+    fence::pass(cx).await?;
     let within = Within::from(removed.at, cx.limits().endpoints);
-    let mut attempts = cx.judge(cx.clients(), &one, within).await?;
+    let mut attempts = probing::judge(cx, cx.clients(), &one, within).await?;
     cx.phase("verdict: one address for the hold time");
-    let window = cx.steadily(cx.clients(), &one, cx.limits().hold).await?;
+    let window = Background::steadily(cx, cx.clients(), &one, cx.limits().hold).await?;
     let held = futures::try_join!(
-        cx.hold(window),
-        cx.hold(never_fails),
-        cx.hold_flows(flows, cx.limits().hold)
+        window.hold(cx),
+        never_fails.hold(cx),
+        flows.hold(cx, cx.limits().hold)
     )?;
     attempts.extend(held.0);
-    cx.trap_untouched(&axis, &attempts, &leaves).await?;
+    probing::trap_untouched(cx, &axis, &attempts, &leaves).await?;
     kubernetes.give_back(cx).await
 }

@@ -7,6 +7,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use cluster::Capability;
 use harness::{
+    background::Background,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     target::Target,
@@ -42,10 +43,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.phase("verdict: every handshake completes, with a certificate for it");
     let axis = family.to_string();
     let target = [Target::certified(&axis, "kubernetes", address, VALID_FOR)];
-    let window = cx
-        .background(cx.clients(), &target, handshakes(cx.limits()))
-        .await?;
-    let attempts = cx.hold(window).await?;
+    let window = Background::start(cx, cx.clients(), &target, handshakes(cx.limits())).await?;
+    let attempts = window.hold(cx).await?;
     let answered: BTreeSet<&str> = attempts.iter().filter_map(by).collect();
     let answered: Vec<&str> = answered.into_iter().collect();
     cx.record("certificates of who answered", answered.join("; "));

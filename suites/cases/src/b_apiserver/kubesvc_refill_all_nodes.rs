@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use cluster::{ApiFault, Capability, Clients, Fault};
 use harness::{
+    agents, api_faults, background,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    fence,
     limits::Profile,
     pods::Backend,
-    probing::Within,
+    probing,
     verdict::Halt,
-    waiting::has_lasted,
+    waiting::{Within, has_lasted},
 };
 use oracle::record::{line, outcomes};
 
@@ -71,11 +73,11 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     for (delay, profile) in DELAYS {
         if profile == Profile::Long && cx.limits().profile != Profile::Long {
             let why = format!("--profile {}", Profile::Long.name());
-            cx.not_enabled(&format!("empty for {delay:?}"), &why);
+            cx.axes().not_enabled(&format!("empty for {delay:?}"), &why);
             continue;
         }
         if delay == OUTLIVES_WATCHES && !can_cut(cx) {
-            cx.not_enabled(
+            cx.axes().not_enabled(
                 &format!("empty for {delay:?}"),
                 "nothing lets watches end meanwhile: the cluster's API servers can't be made to answer wrongly",
             );
@@ -84,12 +86,12 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         points.extend(REFILLS.map(|(refill, words)| (delay, refill, words)));
     }
     let name = |(delay, _, words): &(Duration, Refill, &str)| format!("empty for {delay:?}, {words}");
-    for point in cx.axes(points, name) {
+    for point in cx.axes().choose(points, name) {
         let kubernetes = Kubernetes::take(cx).await?;
         let axis = format!("{}, {}", kubernetes.family, name(&point));
         let (delay, refill, _) = point;
         match refilled(cx, &kubernetes, &axis, (delay, refill), &backends).await {
-            Err(Halt::Inconclusive(why)) => cx.inconclusive(&axis, why, Vec::new()),
+            Err(Halt::Inconclusive(why)) => cx.axes().inconclusive(&axis, why, Vec::new()),
             done => done?,
         }
         kubernetes.give_back(cx).await?;
@@ -118,29 +120,28 @@ async fn refilled(
     cx.phase(&format!("{axis}: control"));
     let listed = kubernetes.list(cx, &[old]).await?;
     let within = Within::from(listed.at, cx.limits().endpoints);
-    cx.fence().await?;
+    fence::pass(cx).await?;
     let serves = [kubernetes.serves(axis, &[old])];
-    cx.control("it serves the first address", cx.clients(), &serves, within)
-        .await?;
+    probing::control(cx, "it serves the first address", cx.clients(), &serves, within).await?;
 
     cx.phase(&format!("{axis}: emptied"));
-    let agents = cx.agents().await?;
+    let agents = agents::all(cx).await?;
     let cut = if delay == OUTLIVES_WATCHES {
         let fault = ApiFault::Answers {
             server: None,
             clients: Clients::All,
             fault: Fault::CutWatches { after: delay / 2 },
         };
-        Some(cx.api_fault(&fault, delay + cx.limits().endpoints).await?)
+        Some(api_faults::begin(cx, &fault, delay + cx.limits().endpoints).await?)
     } else {
         None
     };
     let emptied = kubernetes.empty(cx).await?;
     // Every node has met the empty slice: the witness, as it may be served all the same.
-    cx.fence().await?;
+    fence::pass(cx).await?;
     let permitted = [kubernetes.serves_or_refuses(axis, &[old])];
     let within = Within::from(emptied.at, cx.limits().endpoints);
-    let meanwhile = cx.judge(cx.clients(), &permitted, within).await?;
+    let meanwhile = probing::judge(cx, cx.clients(), &permitted, within).await?;
     cx.record(&format!("{axis}: while it is empty"), line(&outcomes(&meanwhile)));
     has_lasted(emptied.at, delay).await;
     if let Some(cut) = cut {
@@ -151,11 +152,11 @@ async fn refilled(
     let refilled = kubernetes.list(cx, &[new]).await?;
     let within = Within::from(refilled.at, cx.limits().endpoints);
     let serves = [kubernetes.serves(axis, &[new])];
-    let mut attempts = cx.judge(cx.clients(), &serves, within).await?;
+    let mut attempts = probing::judge(cx, cx.clients(), &serves, within).await?;
     if refill == Refill::Another {
         let hold = cx.limits().hold;
-        attempts.extend(cx.hold_steadily(cx.clients(), &serves, hold).await?);
-        cx.trap_untouched(axis, &attempts, old).await?;
+        attempts.extend(background::hold_steadily(cx, cx.clients(), &serves, hold).await?);
+        probing::trap_untouched(cx, axis, &attempts, old).await?;
     }
     no_restart(cx, axis, agents.as_ref()).await
 }

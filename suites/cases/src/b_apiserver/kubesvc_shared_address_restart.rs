@@ -19,17 +19,21 @@ use cluster::{ApiEndpoint, ApiFault, Capability, LONGEST, Stop, api_server_name}
 use faults::RedirectedAgent;
 use futures::future::try_join_all;
 use harness::{
+    agents, api_faults,
     background::Background,
-    case::{Case, Families, Family, Needs, Rights, Tier},
+    case::{Case, Families, Needs, Rights, Tier},
     client::Client,
     context::Context,
+    family::Family,
+    fence,
     flows::Flows,
-    frontends::{balancers, node_port},
-    objects::{Key, MANAGER, annotation},
-    probing::Within,
+    frontends::{self, balancers, node_port},
+    names::Key,
+    objects::{MANAGER, annotation},
+    probing,
     target::Target,
     verdict::Halt,
-    waiting::{eventually, has_lasted},
+    waiting::{Within, eventually, has_lasted},
     watch::Version,
 };
 use oracle::{
@@ -85,7 +89,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let (family, kubernetes) = frontend(cx).await?;
     let axis = family.to_string();
     cx.objects().watch().follow_namespace("default");
-    let shared = cx.api_fault(&ApiFault::SharedAddress, LONGEST).await?;
+    let shared = api_faults::begin(cx, &ApiFault::SharedAddress, LONGEST).await?;
     let slice = Key::slice("default", "kubernetes");
     let within = Within::from_now(cx.limits().heal);
     let listed = eventually("default/kubernetes has one endpoint", within, async || {
@@ -99,21 +103,19 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let own = [Target::certified(&axis, "kubernetes", kubernetes, VALID_FOR)];
 
     cx.phase("control: every frontend answers, and connections are established");
-    cx.fence().await?;
+    fence::pass(cx).await?;
     let within = Within::from_now(cx.limits().service);
-    cx.control("default/kubernetes answers", cx.clients(), &own, within)
-        .await?;
+    probing::control(cx, "default/kubernetes answers", cx.clients(), &own, within).await?;
     for (clients, targets) in neighbour.vantages(cx) {
-        cx.control("every frontend answers", &clients, targets, within)
-            .await?;
+        probing::control(cx, "every frontend answers", &clients, targets, within).await?;
     }
-    let agents = cx.agents().await?;
+    let agents = agents::all(cx).await?;
     let stays = |identity: &str| !names(identity).any(|name| name == api_server_name(STOPPED));
     let flows = neighbour.flows(cx, stays).await?;
     let windows = neighbour.vantages(cx).into_iter();
     let windows = windows.map(async |(clients, targets)| {
         let targets: Vec<Target> = targets.iter().map(while_one_stops).collect();
-        cx.background(&clients, &targets, cx.limits().hold).await
+        Background::start(cx, &clients, &targets, cx.limits().hold).await
     });
     let windows: Vec<Background> = try_join_all(windows).await?;
     let before = std::time::Instant::now();
@@ -130,23 +132,23 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         neighbour.patch(cx, "emptied").await?;
         Ok(emptied)
     };
-    let (stopped, emptied) = futures::try_join!(cx.api_fault(&stop, LONGEST), after_emptying)?;
+    let (stopped, emptied) = futures::try_join!(api_faults::begin(cx, &stop, LONGEST), after_emptying)?;
     cx.phase("default/kubernetes is refilled by another");
     shown(cx, &slice, emptied, "refilled", has_endpoints).await?;
     // The patch and its fence are no reason to serve later.
     let within = Within::from_now(cx.limits().endpoints);
     neighbour.patch(cx, "refilled").await?;
-    cx.fence().await?;
-    let settled = cx.settle(cx.clients(), &own, within).await?;
+    fence::pass(cx).await?;
+    let settled = probing::settle(cx, cx.clients(), &own, within).await?;
     // What has not settled shows in the probes that follow.
-    cx.record_settled(&settled);
-    let window = cx.background(cx.clients(), &own, handshakes(cx.limits())).await?;
-    cx.hold(window).await?;
+    probing::record_settled(cx, &settled);
+    let window = Background::start(cx, cx.clients(), &own, handshakes(cx.limits())).await?;
+    window.hold(cx).await?;
     stopped.heal().await?;
 
     cx.phase("verdict: the neighbour goes on for the hold time");
-    let held = try_join_all(windows.into_iter().map(|window| cx.hold(window)));
-    let flows = cx.hold_flows_of(flows, cx.limits().hold, stays);
+    let held = try_join_all(windows.into_iter().map(|window| window.hold(cx)));
+    let flows = flows.hold_those(cx, cx.limits().hold, stays);
     futures::try_join!(held, flows)?;
     no_restart(cx, &axis, agents.as_ref()).await?;
     // That address goes with the fault.
@@ -183,7 +185,7 @@ async fn lead(cx: &Context, advertised: SocketAddr) -> Result<Vec<RedirectedAgen
         let before = cx.cluster().agents()?.state(&node).await?;
         let within = Within::from_now(cx.limits().heal);
         let led = RedirectedAgent::redirect(cx.faults(), &node, &way).await?;
-        cx.agent_ready(&node, &before, within).await?;
+        agents::ready(cx, &node, &before, within).await?;
         Ok::<_, Halt>(led)
     });
     try_join_all(all).await
@@ -202,18 +204,19 @@ impl Neighbour {
     /// Makes it, with what `default/kubernetes` lists.
     async fn stage(cx: &Context, axis: &str, family: Family, listed: &Value) -> Result<Self, Halt> {
         let name = cx.named(NEIGHBOUR);
-        let mut of_slice = cx.labels();
+        let mut of_slice = cx.objects().labels().clone();
         of_slice["kubernetes.io/service-name"] = json!(name);
         of_slice["endpointslice.kubernetes.io/managed-by"] = MANAGER.into();
         let values = json!({
-            "neighbour": name, "port-name": cx.named("https"), "labels": cx.labels(), "slice-labels": of_slice,
+            "neighbour": name, "port-name": cx.named("https"), "labels": cx.objects().labels(), "slice-labels": of_slice,
             "family": family.to_string(), "endpoints": listed["endpoints"], "target": advertised(listed)?.port(),
         });
         let address = cx.apply_service("${neighbour}", &values).await?;
         let service = Key::service("default", &name);
         let has_balancer = cx.cluster().describe().features.contains("loadbalancer");
         if !has_balancer {
-            cx.not_enabled("lb", "the target does not declare the feature loadbalancer");
+            cx.axes()
+                .not_enabled("lb", "the target does not declare the feature loadbalancer");
         }
         let within = Within::from_now(cx.limits().service);
         let object = eventually("kubernetes-x has all its frontends", within, async || {
@@ -225,8 +228,7 @@ impl Neighbour {
         .await?;
         let certified = |name: &str, address: SocketAddr| Target::certified(axis, name, address, VALID_FOR);
         let port = node_port(&object, "TCP").unwrap_or_default();
-        let mut outside: Vec<Target> = cx
-            .node_addresses(family)
+        let mut outside: Vec<Target> = frontends::node_addresses(cx, family)
             .into_iter()
             .map(|(node, address)| certified(&format!("np {node}"), (address, port).into()))
             .collect();
@@ -246,7 +248,11 @@ impl Neighbour {
     /// Each client with what it dials.
     fn vantages(&self, cx: &Context) -> Vec<(Vec<Client>, &[Target])> {
         let mut vantages = vec![(cx.clients().to_vec(), &self.inside[..])];
-        vantages.extend(cx.outside().map(|client| (vec![client], &self.outside[..])));
+        vantages.extend(
+            cx.clients()
+                .outside()
+                .map(|client| (vec![client], &self.outside[..])),
+        );
         vantages
     }
 
@@ -272,7 +278,7 @@ impl Neighbour {
             Outcome::Answered { answer, .. } => Some(answer.identity),
             _ => None,
         };
-        let attempts = cx.run(client, vec![entry]).await?;
+        let attempts = probing::run(cx, client, vec![entry]).await?;
         Ok(attempts.into_iter().filter_map(by).collect())
     }
 
@@ -287,7 +293,7 @@ impl Neighbour {
                 let target = [established(target, &certificates)];
                 let open = async || {
                     let within = Within::from_now(cx.limits().service);
-                    cx.flows(&clients, &target, FLOWS, within).await
+                    Flows::open(cx, &clients, &target, FLOWS, within).await
                 };
                 let mut flows = open().await?;
                 for _ in 1..OPENED {
@@ -307,7 +313,7 @@ impl Neighbour {
     async fn patch(&self, cx: &Context, when: &str) -> Result<(), Halt> {
         let patch = annotation("plumbline-trigger", when);
         cx.objects().patch(&self.service, patch).await?;
-        cx.fence().await
+        fence::pass(cx).await
     }
 }
 

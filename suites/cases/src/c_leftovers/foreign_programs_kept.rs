@@ -9,12 +9,15 @@ use std::{net::IpAddr, time::Duration};
 use cluster::{Capability, Stop, Variant};
 use faults::{ForeignPrograms, StoppedAgent, Tally};
 use harness::{
-    case::{Case, Families, Family, Needs, Rights, Tier},
+    agents,
+    case::{Case, Families, Needs, Rights, Tier},
     client::Client,
     context::Context,
-    probing::Within,
+    family::Family,
+    probing,
     target::Target,
     verdict::Halt,
+    waiting::Within,
 };
 use oracle::{
     finding::{Finding, Weight},
@@ -55,8 +58,14 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.phase("a Service is served");
     let served = Served::stage(cx, AXIS, node).await?;
     let control = Within::from_now(cx.limits().service);
-    cx.control("the Service is served", cx.clients(), &served.targets, control)
-        .await?;
+    probing::control(
+        cx,
+        "the Service is served",
+        cx.clients(),
+        &served.targets,
+        control,
+    )
+    .await?;
 
     cx.phase("the agent is removed, programs of another owner are attached");
     let before = cx.cluster().agents()?.state(node).await?;
@@ -64,7 +73,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.cluster().agents()?.clean_up(node).await?;
     let mut foreign = Foreign {
         programs: attach(cx, node, address).await?,
-        clients: cx.clients_on(node),
+        clients: cx.clients().on(node),
         directly: served.directly(AXIS, &cx.families())?,
         address,
     };
@@ -72,14 +81,19 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.fault(&format!("attached on {node}: {:?}", traffic.counted));
     for (place, problem) in traffic.problems() {
         let why = format!("not witnessed (it counts while there is no agent): {problem}");
-        cx.inconclusive(&place, why, Vec::new());
+        cx.axes().inconclusive(&place, why, Vec::new());
     }
 
     cx.phase("the agent starts");
     agent.start().await?;
     ready(cx, node, &before).await?;
-    cx.judge_briefly(cx.clients(), &served.targets, Within::from_now(cx.limits().heal))
-        .await?;
+    probing::judge_briefly(
+        cx,
+        cx.clients(),
+        &served.targets,
+        Within::from_now(cx.limits().heal),
+    )
+    .await?;
     foreign.judge(cx, "the agent's start").await?;
 
     cx.phase("the agent is killed and starts");
@@ -87,8 +101,13 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let agent = StoppedAgent::stop(cx.faults(), node, Stop::Kill).await?;
     agent.start().await?;
     ready(cx, node, &before).await?;
-    cx.judge_briefly(cx.clients(), &served.targets, Within::from_now(cx.limits().heal))
-        .await?;
+    probing::judge_briefly(
+        cx,
+        cx.clients(),
+        &served.targets,
+        Within::from_now(cx.limits().heal),
+    )
+    .await?;
     foreign.judge(cx, "the agent's restart").await?;
 
     if cx.cluster().describe().variants.contains(&Variant::SocketLbOff) {
@@ -105,7 +124,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         ready(cx, node, &before).await?;
     } else {
         let why = "the target names no variant socket-lb-off";
-        cx.not_enabled("translation at sockets switched off", why);
+        cx.axes().not_enabled("translation at sockets switched off", why);
     }
 
     cx.phase("the agent is removed");
@@ -119,8 +138,13 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     ready(cx, node, &before).await?;
     foreign.programs.heal().await?;
     cx.fault("healed: the programs of another owner are gone");
-    cx.judge_briefly(cx.clients(), &served.targets, Within::from_now(cx.limits().heal))
-        .await
+    probing::judge_briefly(
+        cx,
+        cx.clients(),
+        &served.targets,
+        Within::from_now(cx.limits().heal),
+    )
+    .await
 }
 
 async fn attach(cx: &Context, node: &str, address: IpAddr) -> Result<ForeignPrograms, Halt> {
@@ -153,13 +177,13 @@ impl Foreign {
         let before = self.programs.count().await?;
         let within = Within::from_now(cx.limits().service);
         // Nobody dials for an axis that has its verdict.
-        let came = cx.is_open(AXIS);
-        cx.judge_briefly(&self.clients, &self.directly, within).await?;
-        let came = came && cx.is_open(AXIS);
-        if let Some(outside) = cx.outside() {
+        let came = cx.axes().is_open(AXIS);
+        probing::judge_briefly(cx, &self.clients, &self.directly, within).await?;
+        let came = came && cx.axes().is_open(AXIS);
+        if let Some(outside) = cx.clients().outside() {
             let closed = (self.address, CLOSED).into();
             let closed = Target::none(AXIS, "a closed port of the node", Transport::Tcp, closed);
-            cx.judge_briefly(&[outside], &[closed], within).await?;
+            probing::judge_briefly(cx, &[outside], &[closed], within).await?;
         }
         Ok(Traffic {
             came,
@@ -173,12 +197,13 @@ impl Foreign {
         let traffic = self.traffic(cx).await?;
         cx.fault(&format!("after {after}: {:?}", traffic.counted));
         for tally in &traffic.counted {
-            cx.judged(&tally.place, Vec::new());
+            cx.axes().judged(&tally.place, Vec::new());
         }
         for (place, problem) in traffic.problems() {
             let subject = format!("the program of another owner at {place}, after {after}");
             if let Problem::NotShown { .. } = problem {
-                cx.inconclusive(&place, format!("{subject}: {problem}"), Vec::new());
+                cx.axes()
+                    .inconclusive(&place, format!("{subject}: {problem}"), Vec::new());
                 continue;
             }
             let finding = Finding {
@@ -188,7 +213,7 @@ impl Foreign {
                 found: problem.to_string(),
                 first: Vec::new(),
             };
-            cx.judged(&place, vec![finding]);
+            cx.axes().judged(&place, vec![finding]);
         }
         Ok(())
     }
@@ -234,7 +259,7 @@ impl Traffic {
 
 async fn ready(cx: &Context, node: &str, before: &cluster::AgentState) -> Result<(), Halt> {
     let within = Within::from_now(cx.limits().heal);
-    match cx.agent_ready(node, before, within).await? {
+    match agents::ready(cx, node, before, within).await? {
         Some(_) => Ok(()),
         None => Err(Halt::Inconclusive(format!(
             "the agent of {node} was not ready within {:?}",

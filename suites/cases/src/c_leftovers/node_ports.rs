@@ -5,9 +5,9 @@
 use std::net::{IpAddr, SocketAddr};
 
 use harness::{
-    case::Family,
     context::Context,
-    objects::Key,
+    family::Family,
+    names::Key,
     pods::{Backend, endpoints, serve},
     probing::identities,
     target::Target,

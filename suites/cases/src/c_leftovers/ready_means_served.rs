@@ -10,14 +10,17 @@ use std::time::{Duration, Instant};
 use cluster::{Capability, Stop};
 use faults::{Again, LeftoverPackets, LeftoverPrograms, Staging, StoppedAgent};
 use harness::{
-    case::{Case, Families, Family, Needs, Rights, Tier},
+    agents,
+    case::{Case, Families, Needs, Rights, Tier},
     client::Client,
     context::Context,
+    family::Family,
+    fence,
     of_target::OfTarget,
-    probing::Within,
+    probing,
     target::Target,
     verdict::Halt,
-    waiting::has_lasted,
+    waiting::{Within, has_lasted},
 };
 
 use super::{generations::CONNECT, node_ports::NodePorts};
@@ -53,17 +56,16 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     for family in cx.families() {
         services.push(NodePorts::stage(cx, AXIS, family, node).await?);
     }
-    cx.fence().await?;
+    fence::pass(cx).await?;
     let vantages = |targets: [fn(&NodePorts) -> Vec<Target>; 2]| {
         let [cluster_ips, ports] = targets.map(|of| services.iter().flat_map(of).collect::<Vec<_>>());
-        let mut vantages: Vec<(Vec<Client>, Vec<Target>)> = vec![(cx.clients_on(node), cluster_ips)];
-        vantages.extend(cx.outside().map(|outside| (vec![outside], ports)));
+        let mut vantages: Vec<(Vec<Client>, Vec<Target>)> = vec![(cx.clients().on(node), cluster_ips)];
+        vantages.extend(cx.clients().outside().map(|outside| (vec![outside], ports)));
         vantages
     };
     for (clients, targets) in vantages([NodePorts::old_cluster_ips, NodePorts::old_ports]) {
         let within = Within::from_now(cx.limits().service);
-        cx.control("generation 1 serves b_old", &clients, &targets, within)
-            .await?;
+        probing::control(cx, "generation 1 serves b_old", &clients, &targets, within).await?;
     }
 
     cx.phase("generation 1 is killed, its programs stay, backends change");
@@ -99,14 +101,13 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.phase("witness, the leftovers send to the old backend");
     let within = Within::from_now(cx.limits().endpoints);
     for (clients, targets) in vantages([NodePorts::old_connecting, NodePorts::old_ports]) {
-        cx.witness("the leftovers send to the trap", &clients, &targets, within)
-            .await?;
+        probing::witness(cx, "the leftovers send to the trap", &clients, &targets, within).await?;
     }
 
     cx.phase("generation 2 starts, and reports that it is ready");
     let started = Within::from_now(cx.limits().heal);
     agent.start().await?;
-    let Some(ready) = cx.agent_ready(node, &before, started).await? else {
+    let Some(ready) = agents::ready(cx, node, &before, started).await? else {
         let why = format!(
             "the agent was not ready within {:?}: nothing could be asked of it",
             started.limit
@@ -124,15 +125,14 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let within = Within::from(Instant::now(), cx.limits().endpoints);
     let now = vantages([NodePorts::cluster_ips_now, NodePorts::ports_now]);
     for (clients, targets) in &now {
-        cx.judge(clients, targets, within).await?;
+        probing::judge(cx, clients, targets, within).await?;
     }
 
     cx.phase("heal");
     let left = (sockets.heal().await?, packets.heal().await?);
     cx.fault(&format!("healed: {left:?} detached"));
     for (clients, targets) in &now {
-        cx.judge_briefly(clients, targets, Within::from_now(cx.limits().heal))
-            .await?;
+        probing::judge_briefly(cx, clients, targets, Within::from_now(cx.limits().heal)).await?;
     }
     Ok(())
 }

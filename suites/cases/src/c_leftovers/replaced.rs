@@ -7,14 +7,17 @@ use std::net::IpAddr;
 use cluster::Stop;
 use faults::StoppedAgent;
 use harness::{
-    case::Family,
+    background,
     context::Context,
-    objects::Key,
+    family::Family,
+    fence,
+    names::Key,
     pods::{Backend, endpoints, serve},
-    probing::{Within, identities},
+    probing::{self, identities},
     recovery::{Recovering, Started},
     target::Target,
     verdict::Halt,
+    waiting::Within,
 };
 use oracle::history::{Attempt, Transport};
 use serde_json::{Value, json};
@@ -70,11 +73,10 @@ impl Replaced {
         for family in cx.families() {
             all.push(Self::one(cx, format!("{family}, {axis}"), family, node).await?);
         }
-        cx.fence().await?;
+        fence::pass(cx).await?;
         let within = Within::from_now(cx.limits().service);
         let targets = before(&all);
-        cx.control("the old backends serve", cx.clients(), &targets, within)
-            .await?;
+        probing::control(cx, "the old backends serve", cx.clients(), &targets, within).await?;
         Ok(all)
     }
 
@@ -162,7 +164,7 @@ pub(super) async fn traps_untouched(
 ) -> Result<(), Halt> {
     for one in all {
         for trap in &one.old.backends {
-            cx.trap_untouched(&one.axis, attempts, trap).await?;
+            probing::trap_untouched(cx, &one.axis, attempts, trap).await?;
         }
     }
     Ok(())
@@ -176,7 +178,7 @@ pub(super) struct Down {
 
 /// Stops the agent of a node.
 pub(super) async fn stop(cx: &Context, node: &str, how: Stop) -> Result<Down, Halt> {
-    let recovery = cx.recovering(node).await?;
+    let recovery = Recovering::begin(cx, node).await?;
     let agent = StoppedAgent::stop(cx.faults(), node, how).await?;
     cx.fault(&format!("agent of {node} stopped by {how:?}"));
     Ok(Down { agent, recovery })
@@ -199,10 +201,10 @@ pub(super) async fn start(cx: &Context, down: Down) -> Result<Up, Halt> {
 /// Verdict: from T_heal on, and for T_hold, everything is as after the change, and the traps get nothing.
 pub(super) async fn judge(cx: &Context, all: &[Replaced], up: Up) -> Result<(), Halt> {
     let targets = after(all);
-    let judged = cx.judge(cx.clients(), &targets, up.healing).await?;
-    cx.fence().await?;
+    let judged = probing::judge(cx, cx.clients(), &targets, up.healing).await?;
+    fence::pass(cx).await?;
     let hold = cx.limits().hold;
-    let held = cx.hold_steadily(cx.clients(), &targets, hold).await?;
+    let held = background::hold_steadily(cx, cx.clients(), &targets, hold).await?;
     traps_untouched(cx, all, &[judged, held].concat()).await?;
     let axes: Vec<&str> = all.iter().map(|one| one.axis.as_str()).collect();
     up.recovery.end(cx, &axes).await

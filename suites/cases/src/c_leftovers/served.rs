@@ -1,8 +1,9 @@
 //! A Service with one backend on the node under test, for each family.
 
 use harness::{
-    case::Family,
     context::Context,
+    family::Family,
+    fence,
     pods::{Backend, endpoints, serve},
     probing::identities,
     target::Target,
@@ -45,7 +46,7 @@ impl Served {
             };
             targets.extend(TRANSPORTS.iter().map(serves));
         }
-        cx.fence().await?;
+        fence::pass(cx).await?;
         Ok(Self {
             targets,
             backends,

@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use harness::{
-    case::Family,
     context::Context,
-    objects::Key,
+    family::Family,
+    names::Key,
     pods::{Backend, endpoints},
     target::Target,
     verdict::Halt,

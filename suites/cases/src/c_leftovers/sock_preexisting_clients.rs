@@ -16,14 +16,15 @@ use std::time::Duration;
 use cluster::{Capability, Place, Stop};
 use faults::{Remains, StoppedAgent};
 use harness::{
-    background::shares,
+    agents,
+    background::{Background, shares},
     case::{Case, Families, Needs, Rights, Tier},
     client::Client,
     context::Context,
     pods::{Backend, serve},
-    probing::Within,
+    probing,
     verdict::Halt,
-    waiting::eventually,
+    waiting::{Within, eventually},
 };
 use serde_json::{Value, json};
 
@@ -62,8 +63,14 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.phase("a Service is served");
     let served = Served::stage(cx, AXIS, node).await?;
     let control = Within::from_now(cx.limits().service);
-    cx.control("the Service is served", cx.clients(), &served.targets, control)
-        .await?;
+    probing::control(
+        cx,
+        "the Service is served",
+        cx.clients(),
+        &served.targets,
+        control,
+    )
+    .await?;
 
     cx.phase("the agent is removed: the node is as before its first start");
     let before = cx.cluster().agents()?.state(node).await?;
@@ -94,7 +101,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     }
     let clients = clients(cx, node).await?;
     let all: Vec<Client> = clients.iter().map(|(client, _)| client.clone()).collect();
-    cx.witness(
+    probing::witness(
+        cx,
         "the VIP is not translated",
         &all,
         &served.to_nobody(),
@@ -103,12 +111,11 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     .await?;
 
     cx.phase("the clients dial, and the agent starts for the first time");
-    let dialling = cx
-        .background_from(&from_own_ports(&clients), &served.targets, cx.limits().hold)
-        .await?;
+    let dialling =
+        Background::start_from(cx, &from_own_ports(&clients), &served.targets, cx.limits().hold).await?;
     agent.start().await?;
     let started = Within::from_now(cx.limits().heal);
-    let ready = cx.agent_ready(node, &before, started).await?;
+    let ready = agents::ready(cx, node, &before, started).await?;
     match ready {
         Some(ready) => cx.record_delay("the agent is ready", ready.duration_since(started.since)),
         None => cx.record("the agent is ready", format!("not within {:?}", started.limit)),
@@ -117,9 +124,9 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.phase("verdict: they are served within the recovery limit, and stay so");
     let healing = ready.map_or(started, |ready| Within::from(ready, cx.limits().heal));
     // Others are asked until the node serves, at most until T_heal: from then on what these dial counts.
-    let settled = cx.settle(&cx.clients_on(node), &served.targets, healing).await?;
-    cx.record_settled(&settled);
-    cx.hold(dialling.counting_from_now()).await?;
+    let settled = probing::settle(cx, &cx.clients().on(node), &served.targets, healing).await?;
+    probing::record_settled(cx, &settled);
+    dialling.counting_from_now().hold(cx).await?;
     Ok(())
 }
 
@@ -144,7 +151,7 @@ async fn clients(cx: &Context, node: &str) -> Result<Vec<(Client, bool)>, Halt> 
     let cgroups: &[bool] = if can.contains(&Capability::CgroupNamespaces) {
         &[false, true]
     } else {
-        cx.not_enabled(
+        cx.axes().not_enabled(
             "clients in a cgroup namespace of their own",
             "processes in pods may not make one here; where nodes have cgroup v2 alone, pods get one of their runtime",
         );
@@ -186,7 +193,7 @@ async fn clients(cx: &Context, node: &str) -> Result<Vec<(Client, bool)>, Halt> 
         };
         (client, *of_host)
     };
-    let of_node = cx.clients_on(node).into_iter();
+    let of_node = cx.clients().on(node).into_iter();
     let hosts = of_node.filter(|client| matches!(client.place, Place::Host { .. }));
     Ok(hosts
         .map(|client| (client, true))

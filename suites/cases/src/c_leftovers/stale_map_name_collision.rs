@@ -10,9 +10,12 @@ use std::time::Duration;
 use cluster::{Capability, Stop};
 use faults::{Twin, TwinMaps};
 use harness::{
-    case::{Case, Families, Family, Needs, Rights, Tier},
+    case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    family::Family,
+    fence,
     of_target::OfTarget,
+    probing,
     verdict::Halt,
 };
 use oracle::finding::{Finding, Weight};
@@ -54,7 +57,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     };
     cx.phase("twins of the agent's maps are made");
     // An agent that has just been started attaches nothing before it has read the API.
-    cx.fence().await?;
+    fence::pass(cx).await?;
     let expires = cx.limits().longest(CASE.longest);
     let (mut twins, made) = TwinMaps::make(cx.cluster(), node, hook, expires).await?;
     if made.is_empty() {
@@ -65,11 +68,11 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.fault(&format!("twins on {node}: {made:?}"));
     if let Some(wrong) = made.iter().find_map(|twin| twin.wrong.as_ref()) {
         let why = format!("not witnessed (the twins are as they were made): {wrong}");
-        cx.inconclusive(TWINS, why, Vec::new());
+        cx.axes().inconclusive(TWINS, why, Vec::new());
     }
 
     let ages = vec![("younger twins", false), ("older twins", true)];
-    for (axis, removed) in cx.axes(ages, |(axis, _)| (*axis).to_owned()) {
+    for (axis, removed) in cx.axes().choose(ages, |(axis, _)| (*axis).to_owned()) {
         cx.phase(&format!("{axis}: the old backends serve"));
         let services = Replaced::stage(cx, axis, node).await?;
         cx.phase(&format!("{axis}: the agent ends, and the API changes"));
@@ -88,7 +91,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         let healing = up.healing;
         judge(cx, &services, up).await?;
         judge_twins(cx, axis, &twins.look().await?);
-        cx.judge_briefly(cx.clients(), &after(&services), healing).await?;
+        probing::judge_briefly(cx, cx.clients(), &after(&services), healing).await?;
     }
 
     cx.phase("heal");
@@ -107,5 +110,5 @@ fn judge_twins(cx: &Context, after: &str, twins: &[Twin]) {
             first: Vec::new(),
         })
     };
-    cx.judged(TWINS, twins.iter().filter_map(wrong).collect());
+    cx.axes().judged(TWINS, twins.iter().filter_map(wrong).collect());
 }

@@ -14,8 +14,9 @@ use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     of_target::OfTarget,
-    probing::Within,
+    probing,
     verdict::Halt,
+    waiting::Within,
 };
 
 use super::replaced::{Replaced, after, before, change, judge, start, stop};
@@ -53,7 +54,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         ("pins as they were", Found::AsTheyWere),
         ("pins laid out otherwise", Found::LaidOutOtherwise),
     ];
-    for (axis, found) in cx.axes(pins, |(axis, _)| (*axis).to_owned()) {
+    for (axis, found) in cx.axes().choose(pins, |(axis, _)| (*axis).to_owned()) {
         pinned(cx, axis, found).await?;
     }
     Ok(())
@@ -88,9 +89,8 @@ async fn pinned(cx: &Context, axis: &str, found: Found) -> Result<(), Halt> {
         "{axis}: witness, the old backends are reached while no agent runs"
     ));
     let within = Within::from_now(cx.limits().endpoints);
-    let here = cx.clients_on(node);
-    cx.witness("the old maps still serve", &here, &before(&services), within)
-        .await?;
+    let here = cx.clients().on(node);
+    probing::witness(cx, "the old maps still serve", &here, &before(&services), within).await?;
 
     cx.phase(&format!("{axis}: the agent starts"));
     let up = start(cx, down).await?;
@@ -107,7 +107,7 @@ async fn pinned(cx: &Context, axis: &str, found: Found) -> Result<(), Halt> {
         agent.start().await?;
         cx.fault("healed: the agent was stopped, its state removed, and it was started again");
         let healing = Within::from_now(cx.limits().heal);
-        cx.judge_briefly(cx.clients(), &after(&services), healing).await?;
+        probing::judge_briefly(cx, cx.clients(), &after(&services), healing).await?;
     }
     Ok(())
 }

@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 use cluster::Stop;
 use faults::{Remains, StoppedAgent};
 use harness::{
+    agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     of_target::OfTarget,
-    probing::Within,
+    probing,
     verdict::Halt,
-    waiting::{eventually, has_lasted},
+    waiting::{Within, eventually, has_lasted},
 };
 use oracle::finding::{Finding, Weight};
 
@@ -49,11 +50,18 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.phase("a Service is served; the agent starts for the first time");
     let served = Served::stage(cx, AXIS, node).await?;
     let control = Within::from_now(cx.limits().service);
-    cx.control("the Service is served", cx.clients(), &served.targets, control)
-        .await?;
+    probing::control(
+        cx,
+        "the Service is served",
+        cx.clients(),
+        &served.targets,
+        control,
+    )
+    .await?;
     restart(cx, node).await?;
     let control = Within::from_now(cx.limits().heal);
-    cx.control(
+    probing::control(
+        cx,
         "served after the first restart",
         cx.clients(),
         &served.targets,
@@ -93,9 +101,14 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         }
         Err(halt) => return Err(halt),
     };
-    cx.judged(AXIS, findings);
-    cx.judge_briefly(cx.clients(), &served.targets, Within::from_now(cx.limits().heal))
-        .await
+    cx.axes().judged(AXIS, findings);
+    probing::judge_briefly(
+        cx,
+        cx.clients(),
+        &served.targets,
+        Within::from_now(cx.limits().heal),
+    )
+    .await
 }
 
 async fn restart(cx: &Context, node: &str) -> Result<(), Halt> {
@@ -105,7 +118,7 @@ async fn restart(cx: &Context, node: &str) -> Result<(), Halt> {
     cx.fault(&format!("agent of {node} killed and started"));
     let within = Within::from_now(cx.limits().heal);
     // What is left over is counted, and packets are asked, whatever it says of itself.
-    if cx.agent_ready(node, &before, within).await?.is_none() {
+    if agents::ready(cx, node, &before, within).await?.is_none() {
         cx.record("started again", format!("not ready within {:?}", within.limit));
     }
     Ok(())

@@ -9,13 +9,16 @@ use std::time::Duration;
 use cluster::{Stop, Variant};
 use faults::{Attached, HeldProgram, LeftoverPrograms, StoppedAgent};
 use harness::{
+    agents, background,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    fence,
     of_target::OfTarget,
-    probing::Within,
-    recovery::Started,
+    probing,
+    recovery::{Recovering, Started},
     target::Target,
     verdict::Halt,
+    waiting::Within,
 };
 
 use super::{
@@ -52,10 +55,16 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.phase("translation at sockets is on, each VIP serves the old backend");
     let shops = Shop::stage(cx, node).await?;
     let within = Within::from_now(cx.limits().service);
-    cx.fence().await?;
+    fence::pass(cx).await?;
     let by_old: Vec<Target> = shops.iter().flat_map(Shop::by_old).collect();
-    cx.control("each VIP serves the old backend", cx.clients(), &by_old, within)
-        .await?;
+    probing::control(
+        cx,
+        "each VIP serves the old backend",
+        cx.clients(),
+        &by_old,
+        within,
+    )
+    .await?;
     let hooks = hooks(cx);
     let mut held = LeftoverPrograms::hold(cx.cluster(), node, &hooks, cx.limits().longest(LONGEST)).await?;
     if held.held().is_empty() {
@@ -67,7 +76,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.fault(&format!("at sockets of {node}: {:?}", held.held()));
 
     cx.phase("the agent is killed, and started with translation at sockets switched off");
-    let mut recovery = cx.recovering(node).await?;
+    let mut recovery = Recovering::begin(cx, node).await?;
     let agent = StoppedAgent::stop(cx.faults(), node, Stop::Kill).await?;
     let switching = agent.start_as(Variant::SocketLbOff);
     let (switched, Started { healing, .. }) = recovery.start(cx, switching).await?;
@@ -78,7 +87,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let list = held.list().await?;
     is_off(held.held(), &before_kill, &list)?;
     // Nobody has written yet: what goes on serving b_old is right, whoever does it.
-    cx.control(
+    probing::control(
+        cx,
         "each VIP still serves b_old, by the new agent",
         cx.clients(),
         &by_old,
@@ -92,13 +102,13 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         since = Within::from(shop.replace(cx).await?, cx.limits().endpoints);
     }
     let current: Vec<Target> = shops.iter().flat_map(Shop::by_new).collect();
-    let judged = cx.judge(cx.clients(), &current, since).await?;
-    cx.fence().await?;
+    let judged = probing::judge(cx, cx.clients(), &current, since).await?;
+    fence::pass(cx).await?;
     let hold = cx.limits().hold;
-    let after = cx.hold_steadily(cx.clients(), &current, hold).await?;
+    let after = background::hold_steadily(cx, cx.clients(), &current, hold).await?;
     let attempts = [judged, after].concat();
     for shop in &shops {
-        cx.trap_untouched(shop.axis(), &attempts, &shop.old).await?;
+        probing::trap_untouched(cx, shop.axis(), &attempts, &shop.old).await?;
     }
     let list = held.list().await?;
     cx.record(
@@ -115,13 +125,13 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     switched.heal().await?;
     cx.fault(&format!("healed: the agent of {node} has its own configuration"));
     let started = Within::from_now(cx.limits().heal);
-    if cx.agent_ready(node, &before, started).await?.is_none() {
+    if agents::ready(cx, node, &before, started).await?.is_none() {
         cx.record(
             "switched on again",
             format!("not ready within {:?}", started.limit),
         );
     }
-    cx.judge_briefly(cx.clients(), &current, started).await
+    probing::judge_briefly(cx, cx.clients(), &current, started).await
 }
 
 /// Inconclusive if at any hook a program runs that is neither held nor was there before the agent was killed: an agent

@@ -9,13 +9,16 @@ use std::time::Duration;
 use cluster::Stop;
 use faults::{LeftoverPrograms, StoppedAgent};
 use harness::{
+    background,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    fence,
     of_target::OfTarget,
-    probing::Within,
-    recovery::Started,
+    probing,
+    recovery::{Recovering, Started},
     target::Target,
     verdict::Halt,
+    waiting::Within,
 };
 
 use super::{
@@ -46,7 +49,7 @@ pub(crate) const CASE: Case = Case {
 
 async fn run(cx: &Context) -> Result<(), Halt> {
     let cgroups = vec![("another cgroup", false), ("removed", true)];
-    for (cgroup, removed) in cx.axes(cgroups, |(cgroup, _)| (*cgroup).to_owned()) {
+    for (cgroup, removed) in cx.axes().choose(cgroups, |(cgroup, _)| (*cgroup).to_owned()) {
         displaced(cx, &format!(", {cgroup}"), removed).await?;
     }
     Ok(())
@@ -61,15 +64,21 @@ async fn displaced(cx: &Context, suffix: &str, removed: bool) -> Result<(), Halt
         .map(|shop| shop.for_axis(suffix))
         .collect();
     let within = Within::from_now(cx.limits().service);
-    cx.fence().await?;
+    fence::pass(cx).await?;
     let by_old: Vec<Target> = shops.iter().flat_map(Shop::by_old).collect();
-    cx.control("each VIP serves the old backend", cx.clients(), &by_old, within)
-        .await?;
+    probing::control(
+        cx,
+        "each VIP serves the old backend",
+        cx.clients(),
+        &by_old,
+        within,
+    )
+    .await?;
 
     cx.phase(&format!(
         "the agent is killed, its pinned links lead elsewhere{suffix}"
     ));
-    let mut recovery = cx.recovering(node).await?;
+    let mut recovery = Recovering::begin(cx, node).await?;
     let mut held =
         LeftoverPrograms::hold(&**cx.cluster(), node, &hooks(cx), cx.limits().longest(LONGEST)).await?;
     let agent = StoppedAgent::stop(cx.faults(), node, Stop::Kill).await?;
@@ -101,13 +110,13 @@ async fn displaced(cx: &Context, suffix: &str, removed: bool) -> Result<(), Halt
         "verdict: after the recovery limit the VIPs serve exactly the slices, the old backends get nothing{suffix}"
     ));
     let current: Vec<Target> = shops.iter().flat_map(Shop::by_new).collect();
-    let judged = cx.judge(cx.clients(), &current, healing).await?;
-    cx.fence().await?;
+    let judged = probing::judge(cx, cx.clients(), &current, healing).await?;
+    fence::pass(cx).await?;
     let hold = cx.limits().hold;
-    let after = cx.hold_steadily(cx.clients(), &current, hold).await?;
+    let after = background::hold_steadily(cx, cx.clients(), &current, hold).await?;
     let attempts = [judged, after].concat();
     for shop in &shops {
-        cx.trap_untouched(shop.axis(), &attempts, &shop.old).await?;
+        probing::trap_untouched(cx, shop.axis(), &attempts, &shop.old).await?;
     }
     let list = held.list().await?;
     cx.record(

@@ -11,13 +11,13 @@ use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     client::Client,
     context::Context,
+    fence,
     of_target::OfTarget,
     pods::{Backend, serve},
-    probing::Within,
-    recovery::Started,
+    recovery::{Recovering, Started},
     sockets::Sockets,
     verdict::Halt,
-    waiting::Looks,
+    waiting::{Looks, Within},
 };
 use serde_json::json;
 
@@ -68,8 +68,8 @@ struct Staged {
 impl Staged {
     /// Without what has its verdict: a control or a witness that failed.
     fn keep_open(&mut self, cx: &Context) -> Result<(), Halt> {
-        self.twins.retain(|twins| cx.is_open(twins.axis));
-        self.gates.retain(|gate| cx.is_open(gate.axis));
+        self.twins.retain(|twins| cx.axes().is_open(twins.axis));
+        self.gates.retain(|gate| cx.axes().is_open(gate.axis));
         if self.twins.is_empty() && self.gates.is_empty() {
             return Err(Halt::Inconclusive(
                 "no axis is left that could be decided".to_owned(),
@@ -83,7 +83,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let node = &cx.nodes()[0];
     cx.phase("generation 1: two VIPs serve one backend, node ports are kept");
     // An agent that has just been started attaches nothing before it has read the API.
-    cx.fence().await?;
+    fence::pass(cx).await?;
     let hooks = [RECVMSG, GETPEERNAME, POST_BIND];
     let hooks: Vec<&str> = cx
         .families()
@@ -101,7 +101,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let mut staged = stage(cx, node, |hook| is_held(&leftover, hook)).await?;
 
     cx.phase("generation 1 is killed, its programs of the way back stay");
-    let mut recovery = cx.recovering(node).await?;
+    let mut recovery = Recovering::begin(cx, node).await?;
     cx.fault(&format!("held on {node}: {:?}", leftover.held()));
     let agent = StoppedAgent::stop(cx.faults(), node, Stop::Kill).await?;
     agent.lose_pins().await?;
@@ -145,7 +145,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         .filter(|hook| staged.twins.iter().any(|twins| twins.axis == hook.hook))
     {
         if let Err(why) = runs_first_or_gone(&leftover, slice::from_ref(hook)) {
-            cx.inconclusive(&hook.hook, why, Vec::new());
+            cx.axes().inconclusive(&hook.hook, why, Vec::new());
         }
     }
 
@@ -171,7 +171,7 @@ fn is_held(leftover: &LeftoverPrograms, hook: &str) -> bool {
 
 /// Services and sockets of every family, and the controls. What generation 1 has no program for is left out.
 async fn stage(cx: &Context, node: &str, is_held: impl Fn(&str) -> bool) -> Result<Staged, Halt> {
-    let clients = cx.clients_on(node);
+    let clients = cx.clients().on(node);
     let is_host = |client: &&Client| matches!(client.place, Place::Host { .. });
     let hosts: Vec<Client> = clients.iter().filter(is_host).cloned().collect();
     let (mut twins, mut gates) = (Vec::new(), Vec::new());
@@ -182,7 +182,7 @@ async fn stage(cx: &Context, node: &str, is_held: impl Fn(&str) -> bool) -> Resu
             if is_held(one.axis) {
                 twins.push(one);
             } else {
-                cx.not_enabled(
+                cx.axes().not_enabled(
                     one.axis,
                     "no program is attached there: there is nothing to be left over",
                 );
@@ -190,12 +190,12 @@ async fn stage(cx: &Context, node: &str, is_held: impl Fn(&str) -> bool) -> Resu
         }
         let axis = of_family(POST_BIND, family);
         if !is_held(axis) {
-            cx.not_enabled(
+            cx.axes().not_enabled(
                 axis,
                 "no program is attached there: there is nothing to be left over",
             );
         } else if hosts.is_empty() {
-            cx.not_enabled(
+            cx.axes().not_enabled(
                 axis,
                 "no process runs on the host of the node, so that none could bind a node port",
             );
@@ -204,8 +204,8 @@ async fn stage(cx: &Context, node: &str, is_held: impl Fn(&str) -> bool) -> Resu
         }
     }
     let within = Within::from_now(cx.limits().service);
-    cx.fence().await?;
-    let mut sockets = cx.keep_sockets(&clients).await?;
+    fence::pass(cx).await?;
+    let mut sockets = Sockets::keep(cx, &clients).await?;
     for one in &twins {
         one.begin(cx, &mut sockets, within).await?;
     }
@@ -214,7 +214,7 @@ async fn stage(cx: &Context, node: &str, is_held: impl Fn(&str) -> bool) -> Resu
         if gate.is_kept(cx, within).await? {
             kept.push(gate);
         } else {
-            cx.not_enabled(
+            cx.axes().not_enabled(
                 gate.axis,
                 "generation 1 lets processes of the host bind its node ports",
             );
@@ -245,7 +245,7 @@ async fn judge(cx: &Context, staged: &mut Staged, healing: Within) -> Result<(),
     for gate in &staged.gates {
         gate.judge(cx, healing).await?;
     }
-    cx.fence().await?;
+    fence::pass(cx).await?;
     let Staged {
         twins,
         gates,
@@ -254,7 +254,7 @@ async fn judge(cx: &Context, staged: &mut Staged, healing: Within) -> Result<(),
     let axes = twins.iter().map(|one| one.axis);
     let axes: Vec<&str> = axes.chain(gates.iter().map(|gate| gate.axis)).collect();
     let mut looks = Looks::throughout(cx.limits().hold);
-    while axes.iter().any(|axis| cx.is_open(axis)) && looks.again().await {
+    while axes.iter().any(|axis| cx.axes().is_open(axis)) && looks.again().await {
         for one in &*twins {
             one.judge_again(cx, sockets).await?;
         }

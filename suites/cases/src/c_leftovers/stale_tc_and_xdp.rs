@@ -15,15 +15,17 @@ use cluster::{Capability, Stop};
 use faults::{Again, LeftoverPackets, StoppedAgent};
 use futures::future::try_join_all;
 use harness::{
+    background::Background,
     case::{Case, Families, Needs, Rights, Tier},
     client::Client,
     context::Context,
+    fence,
     of_target::OfTarget,
-    probing::Within,
-    recovery::Started,
+    probing,
+    recovery::{Recovering, Started},
     target::Target,
     verdict::Halt,
-    waiting::eventually,
+    waiting::{Within, eventually},
 };
 use oracle::{
     history::{Attempt, Transport},
@@ -72,9 +74,9 @@ async fn tc(cx: &Context) -> Result<(), Halt> {
     let mut axes = vec![("filters", Left::Filters)];
     match lacks_links(cx).await? {
         None => axes.push(("links of TCX", Left::Links)),
-        Some(why) => cx.not_enabled("links of TCX", &why),
+        Some(why) => cx.axes().not_enabled("links of TCX", &why),
     }
-    for (axis, left) in cx.axes(axes, |(axis, _)| (*axis).to_owned()) {
+    for (axis, left) in cx.axes().choose(axes, |(axis, _)| (*axis).to_owned()) {
         leftover(cx, axis, left).await?;
     }
     Ok(())
@@ -96,6 +98,7 @@ async fn lacks_links(cx: &Context) -> Result<Option<String>, Halt> {
 async fn leftover(cx: &Context, axis: &str, left: Left) -> Result<(), Halt> {
     let node = &cx.nodes()[0];
     let outside = cx
+        .clients()
         .outside()
         .ok_or_else(|| Halt::Harness("no client outside".to_owned()))?;
     cx.phase(&format!("{axis}: generation 1, the old backend serves"));
@@ -103,7 +106,7 @@ async fn leftover(cx: &Context, axis: &str, left: Left) -> Result<(), Halt> {
     for family in cx.families() {
         services.push(NodePorts::stage(cx, axis, family, node).await?);
     }
-    cx.fence().await?;
+    fence::pass(cx).await?;
     let all = |of: fn(&NodePorts) -> Vec<Target>| services.iter().flat_map(of).collect::<Vec<_>>();
     // Node ports are dialled from inside at the very end: one client that dials both at once may come by one source port to
     // one backend in two ways.
@@ -115,15 +118,15 @@ async fn leftover(cx: &Context, axis: &str, left: Left) -> Result<(), Halt> {
     };
     let within = Within::from_now(cx.limits().service);
     let before = vantages(NodePorts::old_cluster_ips, NodePorts::old_ports);
-    let controls = before
-        .iter()
-        .map(|(clients, targets)| cx.control("generation 1 serves b_old", clients, targets, within));
+    let controls = before.iter().map(|(clients, targets)| {
+        probing::control(cx, "generation 1 serves b_old", clients, targets, within)
+    });
     try_join_all(controls).await?;
 
     cx.phase(&format!(
         "{axis}: generation 1 is killed, its packet programs stay"
     ));
-    let mut recovery = cx.recovering(node).await?;
+    let mut recovery = Recovering::begin(cx, node).await?;
     let expires = cx.limits().longest(TC.longest);
     let mut packets = LeftoverPackets::hold(cx.cluster(), node, expires).await?;
     if packets.held().is_empty() {
@@ -168,25 +171,22 @@ async fn leftover(cx: &Context, axis: &str, left: Left) -> Result<(), Halt> {
     let vantages = vantages(NodePorts::cluster_ips_now, NodePorts::ports_now);
     let judged = vantages
         .iter()
-        .map(|(clients, targets)| cx.judge(clients, targets, healing));
+        .map(|(clients, targets)| probing::judge(cx, clients, targets, healing));
     let mut attempts = try_join_all(judged).await?.concat();
     let list = packets.list().await?;
     cx.fault(&format!("at devices after generation 2: {list:?}"));
-    cx.fence().await?;
+    fence::pass(cx).await?;
     let mut windows = Vec::new();
     for (clients, targets) in &vantages {
-        windows.push(cx.steadily(clients, targets, cx.limits().hold).await?);
+        windows.push(Background::steadily(cx, clients, targets, cx.limits().hold).await?);
     }
-    for held in try_join_all(windows.into_iter().map(|window| cx.hold(window))).await? {
+    for held in try_join_all(windows.into_iter().map(|window| window.hold(cx))).await? {
         attempts.extend(held);
     }
-    attempts.extend(
-        cx.judge(cx.clients(), &all(NodePorts::ports_now), healing)
-            .await?,
-    );
+    attempts.extend(probing::judge(cx, cx.clients(), &all(NodePorts::ports_now), healing).await?);
     for service in &services {
         for trap in &service.old {
-            cx.trap_untouched(&service.axis, &attempts, trap).await?;
+            probing::trap_untouched(cx, &service.axis, &attempts, trap).await?;
         }
     }
     let axes: Vec<&str> = services.iter().map(|service| service.axis.as_str()).collect();
@@ -200,8 +200,7 @@ async fn leftover(cx: &Context, axis: &str, left: Left) -> Result<(), Halt> {
         format!("{detached:?}"),
     );
     for (clients, targets) in &vantages {
-        cx.judge_briefly(clients, targets, Within::from_now(cx.limits().heal))
-            .await?;
+        probing::judge_briefly(cx, clients, targets, Within::from_now(cx.limits().heal)).await?;
     }
     Ok(())
 }
@@ -212,17 +211,15 @@ async fn witness(cx: &Context, left: Left, outside: &Client, services: &[NodePor
     let clients = std::slice::from_ref(outside);
     if left != Left::Xdp {
         let trapped: Vec<Target> = services.iter().flat_map(NodePorts::old_ports).collect();
-        return cx
-            .witness("the node port reaches the trap", clients, &trapped, within)
-            .await;
+        return probing::witness(cx, "the node port reaches the trap", clients, &trapped, within).await;
     }
     for service in services {
         let mut misled = service.old_ports();
         misled.retain(|target| target.transport == Transport::Udp && target.address == service.misled);
         let reached = eventually("the node port reaches the trap", within, async || {
-            let attempts: Vec<Attempt> = cx.probe_briefly(outside, &misled).await?;
+            let attempts: Vec<Attempt> = probing::probe_briefly(cx, outside, &misled).await?;
             for trap in &service.old {
-                let log = cx.log(trap).await?;
+                let log = cx.logs().of(trap).await?;
                 if trap_untouched(&attempts, &trap.server(), &log).is_some() {
                     return Ok(Some(()));
                 }
@@ -231,7 +228,8 @@ async fn witness(cx: &Context, left: Left, outside: &Client, services: &[NodePor
         });
         match reached.await {
             Err(Halt::Inconclusive(why)) => {
-                cx.inconclusive(&service.axis, format!("not witnessed: {why}"), Vec::new());
+                cx.axes()
+                    .inconclusive(&service.axis, format!("not witnessed: {why}"), Vec::new());
             }
             other => other?,
         }

@@ -8,12 +8,13 @@ use std::time::Duration;
 use cluster::{Capability, Stop};
 use faults::{FaultError, Remains, StoppedAgent};
 use harness::{
+    agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     of_target::OfTarget,
-    probing::Within,
+    probing,
     verdict::Halt,
-    waiting::eventually,
+    waiting::{Within, eventually},
 };
 use oracle::finding::{Finding, Weight};
 
@@ -46,12 +47,18 @@ const LATE: Duration = Duration::from_secs(60);
 
 async fn run(cx: &Context) -> Result<(), Halt> {
     let node = &cx.nodes()[0];
-    let here = cx.clients_on(node);
+    let here = cx.clients().on(node);
     cx.phase("a Service is served");
     let served = Served::stage(cx, AXIS, node).await?;
     let control = Within::from_now(cx.limits().service);
-    cx.control("the Service is served", cx.clients(), &served.targets, control)
-        .await?;
+    probing::control(
+        cx,
+        "the Service is served",
+        cx.clients(),
+        &served.targets,
+        control,
+    )
+    .await?;
     let before = Remains::before(&**cx.cluster(), node).await?;
     cx.record("before", before.to_string());
     let now = async || Ok::<_, FaultError>(Remains::of(&**cx.cluster(), node).await?.beyond(&before));
@@ -86,17 +93,22 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         }
         Err(halt) => return Err(halt),
     };
-    cx.judged(AXIS, findings);
+    cx.axes().judged(AXIS, findings);
 
     cx.phase("verdict: the VIP is no longer translated, its backend lives");
-    cx.judge(&here, &served.to_nobody(), Within::from_now(cx.limits().service))
-        .await?;
+    probing::judge(
+        cx,
+        &here,
+        &served.to_nobody(),
+        Within::from_now(cx.limits().service),
+    )
+    .await?;
 
     cx.phase("heal");
     agent.start().await?;
     let started = Within::from_now(cx.limits().heal);
-    if cx.agent_ready(node, &agent_before, started).await?.is_none() {
+    if agents::ready(cx, node, &agent_before, started).await?.is_none() {
         cx.record("installed again", format!("not ready within {:?}", started.limit));
     }
-    cx.judge_briefly(cx.clients(), &served.targets, started).await
+    probing::judge_briefly(cx, cx.clients(), &served.targets, started).await
 }

@@ -131,7 +131,7 @@ fn left_out(reports: &[&CaseReport]) -> Verdict {
 
 #[cfg(test)]
 mod tests {
-    use harness::recovery::Needed;
+    use harness::report::Needed;
 
     use super::*;
 

@@ -8,12 +8,16 @@
 use std::{net::SocketAddr, time::Duration};
 
 use harness::{
-    case::{Case, Families, Family, Needs, Rights, Tier},
+    case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    family::Family,
+    fence, frontends,
     pods::{Backend, endpoints},
-    probing::{Within, identities},
+    probing::{self, identities},
+    sockets,
     target::Target,
     verdict::Halt,
+    waiting::Within,
 };
 use oracle::history::Transport;
 use serde_json::{Value, json};
@@ -67,7 +71,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 
 async fn serves_ready(cx: &Context, family: Family, ready: &[Backend], trap: &Backend) -> Result<(), Halt> {
     let axis = family.to_string();
-    let clients = cx.pod_clients();
+    let clients = cx.clients().in_pods();
 
     cx.phase("control: every backend, the trap too, answers at its own address");
     let mut direct = Vec::new();
@@ -85,8 +89,14 @@ async fn serves_ready(cx: &Context, family: Family, ready: &[Backend], trap: &Ba
         }
     }
     let within = Within::from_now(cx.limits().endpoints);
-    cx.control("backends answer without the Service", &clients, &direct, within)
-        .await?;
+    probing::control(
+        cx,
+        "backends answer without the Service",
+        &clients,
+        &direct,
+        within,
+    )
+    .await?;
 
     cx.phase("the Service");
     let namespace = cx.namespace().await?;
@@ -106,7 +116,7 @@ async fn serves_ready(cx: &Context, family: Family, ready: &[Backend], trap: &Ba
     cx.apply("${service}-1", &values).await?;
     cx.apply("${service}-2", &values).await?;
     let within = Within::from_now(cx.limits().service);
-    cx.fence().await?;
+    fence::pass(cx).await?;
 
     cx.phase("verdict: each port serves exactly the ready endpoints");
     let shop: Vec<Target> = PORTS
@@ -122,18 +132,16 @@ async fn serves_ready(cx: &Context, family: Family, ready: &[Backend], trap: &Ba
             )
         })
         .collect();
-    let attempts = cx.judge(&clients, &shop, within).await?;
-    cx.trap_untouched(&axis, &attempts, trap).await?;
+    let attempts = probing::judge(cx, &clients, &shop, within).await?;
+    probing::trap_untouched(cx, &axis, &attempts, trap).await?;
     // Getpeername and the source of replies are another row's claim.
-    cx.record_peers(&axis, &attempts);
+    sockets::record_peers(cx, &axis, &attempts);
     Ok(())
 }
 
 /// Three ready ones and the trap, on all nodes in turn.
 async fn backends(cx: &Context, namespace: &str) -> Result<(Vec<Backend>, Backend), Halt> {
-    let mut backends = cx
-        .serving(namespace, &["trap", "b1", "b2", "b3"], &TCP, &UDP)
-        .await?;
+    let mut backends = frontends::serving(cx, namespace, &["trap", "b1", "b2", "b3"], &TCP, &UDP).await?;
     let trap = backends.remove(0);
     Ok((backends, trap))
 }

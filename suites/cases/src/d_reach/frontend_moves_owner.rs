@@ -8,13 +8,17 @@ use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
 use cluster::Capability;
 use harness::{
-    case::{Case, Families, Family, Needs, Rights, Tier},
+    case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    frontends::Frontends,
+    family::Family,
+    fence,
+    flows::Flows,
+    frontends::{self, Frontends},
     pods::{Backend, endpoints},
-    probing::{Within, identities},
+    probing::{self, identities},
     target::Target,
     verdict::Halt,
+    waiting::Within,
 };
 use oracle::history::Transport;
 use serde_json::{Value, json};
@@ -103,14 +107,14 @@ struct Owner {
 async fn moves(cx: &Context, kinds: &[Kind]) -> Result<(), Halt> {
     cx.phase("staging: pairs of Services, of which one each has a frontend");
     let namespace = cx.namespace().await?;
-    let backends = cx.serving(&namespace, &["a", "b"], &[TARGET], &[TARGET]).await?;
+    let backends = frontends::serving(cx, &namespace, &["a", "b"], &[TARGET], &[TARGET]).await?;
     let mut pairs = Vec::new();
     for family in cx.families() {
         for kind in kinds {
             pairs.push(stage(cx, &namespace, family, *kind, &backends).await?);
         }
     }
-    let clients: Vec<_> = cx.outside().into_iter().collect();
+    let clients: Vec<_> = cx.clients().outside().into_iter().collect();
     for [from, to] in [[0, 1], [1, 0]] {
         let served_by = |owner: usize| -> Vec<Target> {
             pairs.iter().flat_map(|pair| pair[owner].serves.clone()).collect()
@@ -125,9 +129,9 @@ async fn moves(cx: &Context, kinds: &[Kind]) -> Result<(), Halt> {
         };
         cx.phase("control: frontends lead to their owners, and sockets begin to send");
         let within = Within::from_now(cx.limits().service);
-        cx.fence().await?;
-        cx.control("its owner serves", &clients, &before, within).await?;
-        let flows = cx.flows(&clients, &datagrams(&before), SOCKETS, within).await?;
+        fence::pass(cx).await?;
+        probing::control(cx, "its owner serves", &clients, &before, within).await?;
+        let flows = Flows::open(cx, &clients, &datagrams(&before), SOCKETS, within).await?;
 
         cx.phase("fault: frontends pass to the other Service of each pair");
         for pair in &pairs {
@@ -135,11 +139,11 @@ async fn moves(cx: &Context, kinds: &[Kind]) -> Result<(), Halt> {
             write(cx, &pair[to], &pair[to].takes).await?;
         }
         let within = Within::from_now(cx.limits().service);
-        cx.fence().await?;
+        fence::pass(cx).await?;
 
         cx.phase("verdict: new clients reach the new owner, and so do those that never paused");
-        cx.judge(&clients, &after, within).await?;
-        cx.hold_moved(flows, &clients, &datagrams(&after), within).await?;
+        probing::judge(cx, &clients, &after, within).await?;
+        flows.hold_moved(cx, &clients, &datagrams(&after), within).await?;
     }
     Ok(())
 }
@@ -178,7 +182,7 @@ async fn stage(
             },
             "endpoints": endpoints(of, family)?,
         });
-        cx.frontends(family, values).await
+        Frontends::create(cx, family, values).await
     };
     let class = |of: &str| {
         if of == "LoadBalancer" {
@@ -198,7 +202,7 @@ async fn stage(
             .await?;
         at.into_iter().map(|target| target.address.ip()).collect()
     } else {
-        cx.node_addresses(family)
+        frontends::node_addresses(cx, family)
             .into_iter()
             .map(|(_, address)| address)
             .collect()

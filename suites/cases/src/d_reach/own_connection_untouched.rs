@@ -10,11 +10,15 @@ use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     client::Client,
     context::Context,
+    fence,
     flows::Flows,
+    frontends::{self, Frontends},
     pods::endpoints,
-    probing::{Within, identities},
+    probing::{self, identities},
+    servers::{self, Servers},
     target::Target,
     verdict::Halt,
+    waiting::Within,
 };
 use oracle::history::Transport;
 use serde_json::{Value, json};
@@ -52,9 +56,9 @@ type Dialled = (Client, Vec<(Target, u16)>);
 async fn run(cx: &Context) -> Result<(), Halt> {
     cx.phase("staging: servers outside and on nodes, Services with node ports");
     let namespace = cx.namespace().await?;
-    let backends = cx.serving(&namespace, &["b"], &[TARGET], &[TARGET]).await?;
-    let servers = cx.servers(&namespace, SERVED).await?;
-    let outside: Vec<Client> = cx.outside().into_iter().collect();
+    let backends = frontends::serving(cx, &namespace, &["b"], &[TARGET], &[TARGET]).await?;
+    let servers = Servers::start(cx, &namespace, SERVED).await?;
+    let outside: Vec<Client> = cx.clients().outside().into_iter().collect();
     let (mut before, mut after) = (Vec::new(), Vec::new());
     let (mut given_back, mut node_ports) = (Vec::new(), Vec::new());
     for family in cx.families() {
@@ -64,14 +68,14 @@ async fn run(cx: &Context) -> Result<(), Halt> {
                 "namespace": namespace, "service": service, "endpoints": endpoints(&backends, family)?,
                 "ports": ports(80, &[]), "targets": ports(TARGET, &[]),
             });
-            let made = cx.frontends(family, values).await?;
+            let made = Frontends::create(cx, family, values).await?;
             let axis = format!("{family}, clients of the node port");
             for transport in [Transport::Tcp, Transport::Udp] {
                 let by = identities(&backends, transport, TARGET);
                 node_ports.extend(made.at_nodes(cx, &axis, transport, &by)?);
             }
             let axis = format!("{family}, the node port comes {when} the connection");
-            for host in cx.host_clients() {
+            for host in cx.clients().on_hosts() {
                 let targets = servers.from(cx, &host, &axis, family, &TRANSPORTS).await?;
                 dialled.push((host, targets.into_iter().zip(made.node_ports()).collect()));
             }
@@ -79,16 +83,15 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         }
     }
     let within = Within::from_now(cx.limits().service);
-    cx.fence().await?;
-    cx.control("the node ports serve", &outside, &node_ports, within)
-        .await?;
+    fence::pass(cx).await?;
+    probing::control(cx, "the node ports serve", &outside, &node_ports, within).await?;
 
     cx.phase("some node ports are given back, and processes dial from all of the numbers");
     for made in &given_back {
         let released = json!({ "spec": { "type": "ClusterIP" } });
         cx.objects().patch(&made.service, released).await?;
     }
-    cx.fence().await?;
+    fence::pass(cx).await?;
     let flows = dial(cx, &before, &after).await?;
 
     cx.phase("they become node ports, and serve");
@@ -98,13 +101,13 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         cx.objects().patch(&made.service, taken).await?;
     }
     let within = Within::from_now(cx.limits().service);
-    cx.fence().await?;
-    cx.judge_briefly(&outside, &node_ports, within).await?;
+    fence::pass(cx).await?;
+    probing::judge_briefly(cx, &outside, &node_ports, within).await?;
 
     cx.phase("verdict: what the processes have opened goes on, and reaches no backend");
-    let attempts = cx.hold_flows(flows, cx.limits().hold).await?;
+    let attempts = flows.hold(cx, cx.limits().hold).await?;
     for target in &node_ports {
-        cx.trap_untouched(&target.axis, &attempts, &backends[0]).await?;
+        probing::trap_untouched(cx, &target.axis, &attempts, &backends[0]).await?;
     }
     Ok(())
 }
@@ -113,15 +116,15 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 async fn dial(cx: &Context, before: &[Dialled], after: &[Dialled]) -> Result<Flows, Halt> {
     let mut flows = Flows::none();
     for (host, dialled) in after {
-        flows = flows.and(cx.flows_from(host, dialled).await?);
+        flows = flows.and(Flows::open_from(cx, host, dialled).await?);
     }
-    cx.answered(&flows, Within::from_now(cx.limits().endpoints))
-        .await?;
+    flows.answered(Within::from_now(cx.limits().endpoints)).await?;
     for (host, dialled) in before {
-        if cx.may_bind(host, dialled).await? {
-            flows = flows.and(cx.flows_from(host, dialled).await?);
+        if servers::may_bind(cx, host, dialled).await? {
+            flows = flows.and(Flows::open_from(cx, host, dialled).await?);
         } else {
-            cx.not_enabled(&dialled[0].0.axis, "processes of hosts may not bind a node port");
+            cx.axes()
+                .not_enabled(&dialled[0].0.axis, "processes of hosts may not bind a node port");
         }
     }
     Ok(flows)

@@ -9,12 +9,14 @@ use cluster::Capability;
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    frontends::Vantage,
+    fence,
+    frontends::{self, Frontends, Vantage},
     pods::endpoints,
-    probing::{Within, identities},
-    sockets::Which,
+    probing::{self, identities},
+    sockets::{self, Sockets, Which},
     target::Target,
     verdict::Halt,
+    waiting::Within,
 };
 use oracle::{history::Transport, peer::Shows};
 use serde_json::json;
@@ -72,17 +74,15 @@ async fn replies(cx: &Context, kind: &str) -> Result<(), Halt> {
             .into_iter()
             .partition(|target| target.transport == Transport::Udp);
         for client in &clients {
-            let attempts = cx.probe_briefly(client, &connections).await?;
-            cx.record_peers(&client.name, &attempts);
+            let attempts = probing::probe_briefly(cx, client, &connections).await?;
+            sockets::record_peers(cx, &client.name, &attempts);
         }
-        let mut sockets = cx.keep_sockets(&clients).await?;
+        let mut sockets = Sockets::keep(cx, &clients).await?;
         for target in (0..TURNS).flat_map(|_| &datagrams) {
-            if cx.is_open(&target.axis) {
+            if cx.axes().is_open(&target.axis) {
                 let all = Which::Oldest(SOCKETS);
-                let (_, findings) = cx
-                    .exchange(&mut sockets, target, all, Shows::WhomItDialled)
-                    .await?;
-                cx.judged(&target.axis, findings);
+                let (_, findings) = sockets.exchange(cx, target, all, Shows::WhomItDialled).await?;
+                cx.axes().judged(&target.axis, findings);
             }
         }
     }
@@ -94,8 +94,8 @@ async fn peernames(cx: &Context) -> Result<(), Halt> {
     cx.phase("verdict: connected sockets show the frontend");
     let within = Within::from_now(cx.limits().service);
     for (clients, targets) in &dialled {
-        let attempts = cx.judge(clients, targets, within).await?;
-        cx.judge_peers(clients, targets, &attempts, Shows::TheFrontend);
+        let attempts = probing::judge(cx, clients, targets, within).await?;
+        sockets::judge_peers(cx, clients, targets, &attempts, Shows::TheFrontend);
     }
     Ok(())
 }
@@ -104,7 +104,7 @@ async fn peernames(cx: &Context) -> Result<(), Halt> {
 async fn stage(cx: &Context, kind: &str, transports: &[Transport]) -> Result<Vec<Vantage>, Halt> {
     cx.phase("staging: two Services of one backend");
     let namespace = cx.namespace().await?;
-    let backends = cx.serving(&namespace, &["b"], &[TARGET], &[TARGET]).await?;
+    let backends = frontends::serving(cx, &namespace, &["b"], &[TARGET], &[TARGET]).await?;
     let mut dialled = Vec::new();
     for family in cx.families() {
         let (mut inside, mut outside) = (Vec::new(), Vec::new());
@@ -113,7 +113,7 @@ async fn stage(cx: &Context, kind: &str, transports: &[Transport]) -> Result<Vec
             let endpoints = endpoints(&backends, family)?;
             let values =
                 json!({ "namespace": namespace, "service": service, "type": kind, "endpoints": endpoints });
-            let made = cx.frontends(family, values).await?;
+            let made = Frontends::create(cx, family, values).await?;
             for &transport in transports {
                 let by = identities(&backends, transport, TARGET);
                 let axis = |kind: &str| format!("{family}, {kind}");
@@ -128,13 +128,12 @@ async fn stage(cx: &Context, kind: &str, transports: &[Transport]) -> Result<Vec
         // As they stand, each is followed by another Service's.
         outside.sort_by_key(|target| target.address.ip());
         inside.extend(outside.clone());
-        dialled.extend(cx.vantages(inside, outside));
+        dialled.extend(frontends::vantages(cx, inside, outside));
     }
     let within = Within::from_now(cx.limits().service);
-    cx.fence().await?;
+    fence::pass(cx).await?;
     for (clients, targets) in &dialled {
-        cx.control("every frontend serves", clients, targets, within)
-            .await?;
+        probing::control(cx, "every frontend serves", clients, targets, within).await?;
     }
     Ok(dialled)
 }

@@ -8,13 +8,17 @@
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use harness::{
-    case::{Case, Families, Family, Needs, Rights, Tier},
+    background,
+    case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    objects::Key,
+    family::Family,
+    fence,
+    names::Key,
     pods::{Backend, endpoints, serve},
-    probing::{Within, identities},
+    probing::{self, identities},
     target::Target,
     verdict::Halt,
+    waiting::Within,
 };
 use oracle::{
     history::{Attempt, Transport},
@@ -79,9 +83,11 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let values = json!({ "name": "b", "namespace": namespace, "node": node, "args": args });
     let backend = cx.backends(&[values]).await?.remove(0);
     let mut staged = Vec::new();
-    let shapes = cx.axes(vec![Shape::NoSlice, Shape::EmptySlice], |shape| {
-        shape.words().to_owned()
-    });
+    let shapes = cx
+        .axes()
+        .choose(vec![Shape::NoSlice, Shape::EmptySlice], |shape| {
+            shape.words().to_owned()
+        });
     for family in cx.families() {
         for shape in &shapes {
             staged.push(stage(cx, family, *shape, &backend).await?);
@@ -94,9 +100,15 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         .flat_map(|one| TRANSPORTS.map(|transport| one.serves(transport, &backend)))
         .collect();
     let within = Within::from_now(cx.limits().service);
-    cx.fence().await?;
-    cx.control("the same Service served before", cx.clients(), &serves, within)
-        .await?;
+    fence::pass(cx).await?;
+    probing::control(
+        cx,
+        "the same Service served before",
+        cx.clients(),
+        &serves,
+        within,
+    )
+    .await?;
 
     cx.phase("fault: the endpoints go");
     for one in &staged {
@@ -112,10 +124,10 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         .iter()
         .flat_map(|one| TRANSPORTS.map(|transport| one.refuses(transport)))
         .collect();
-    cx.fence().await?;
-    let attempts = cx.judge(cx.clients(), &refuses, within).await?;
+    fence::pass(cx).await?;
+    let attempts = probing::judge(cx, cx.clients(), &refuses, within).await?;
     let hold = cx.limits().hold;
-    let held = cx.hold_steadily(cx.clients(), &refuses, hold).await?;
+    let held = background::hold_steadily(cx, cx.clients(), &refuses, hold).await?;
     let all = [attempts, held].concat();
     record(cx, &all);
     for one in &staged {
@@ -124,7 +136,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
             .filter(|attempt| attempt.destination.ip() == one.vip)
             .cloned()
             .collect();
-        cx.trap_untouched(&one.axis, &own, &backend).await?;
+        probing::trap_untouched(cx, &one.axis, &own, &backend).await?;
     }
     Ok(())
 }

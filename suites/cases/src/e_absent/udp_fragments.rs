@@ -11,11 +11,14 @@ use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     client::Client,
     context::Context,
-    frontends::Vantage,
+    fence, fragments,
+    frontends::{self, Frontends, Vantage},
     pods::endpoints,
-    probing::{Within, identities},
+    probing::{self, identities},
+    sockets::Sockets,
     target::Target,
     verdict::Halt,
+    waiting::Within,
 };
 use oracle::history::Transport;
 use serde_json::json;
@@ -65,14 +68,14 @@ async fn run(cx: &Context, orders: &[&[u8]]) -> Result<(), Halt> {
         for (clients, targets) in &dialled {
             let sends = |client: &&Client| !is_raw || !matches!(client.place, Place::Host { .. });
             let clients: Vec<Client> = clients.iter().filter(sends).cloned().collect();
-            for target in targets.iter().filter(|target| cx.is_open(&target.axis)) {
+            for target in targets.iter().filter(|target| cx.axes().is_open(&target.axis)) {
                 let name = format!("{}, order {order:?}", target.name);
                 let target = Target {
                     name,
                     ..target.clone()
                 };
-                let mut sockets = cx.keep_sockets(&clients).await?;
-                cx.judge_fragments(&mut sockets, &target, BYTES, order).await?;
+                let mut sockets = Sockets::keep(cx, &clients).await?;
+                fragments::judge(cx, &mut sockets, &target, BYTES, order).await?;
             }
         }
     }
@@ -83,25 +86,24 @@ async fn run(cx: &Context, orders: &[&[u8]]) -> Result<(), Halt> {
 async fn stage(cx: &Context) -> Result<Vec<Vantage>, Halt> {
     cx.phase("staging: a Service of one backend");
     let namespace = cx.namespace().await?;
-    let backends = cx.serving(&namespace, &["b"], &[], &[TARGET]).await?;
+    let backends = frontends::serving(cx, &namespace, &["b"], &[], &[TARGET]).await?;
     let by = identities(&backends, Transport::Udp, TARGET);
     let mut dialled = Vec::new();
     for family in cx.families() {
         let service = format!("large-{family}").to_lowercase();
         let endpoints = endpoints(&backends, family)?;
         let values = json!({ "namespace": namespace, "service": service, "endpoints": endpoints });
-        let made = cx.frontends(family, values).await?;
+        let made = Frontends::create(cx, family, values).await?;
         let [cip, np] = ["cip", "np"].map(|kind| format!("{family}, {kind}"));
         let outside = made.at_nodes(cx, &np, Transport::Udp, &by)?;
         let mut inside = vec![made.at_cluster_ip(&cip, Transport::Udp, PORT, &by)];
         inside.extend(outside.clone());
-        dialled.extend(cx.vantages(inside, outside));
+        dialled.extend(frontends::vantages(cx, inside, outside));
     }
     let within = Within::from_now(cx.limits().service);
-    cx.fence().await?;
+    fence::pass(cx).await?;
     for (clients, targets) in &dialled {
-        cx.control("it serves small datagrams", clients, targets, within)
-            .await?;
+        probing::control(cx, "it serves small datagrams", clients, targets, within).await?;
     }
     Ok(dialled)
 }

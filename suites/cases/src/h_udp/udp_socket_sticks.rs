@@ -8,13 +8,16 @@ use std::time::Duration;
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    effect::Effect,
+    effect::{self, Effect},
+    fence,
     flows::Flows,
-    frontends::permitting,
-    objects::Key,
+    frontends::{self, Frontends, permitting},
+    names::Key,
     pods::endpoints,
-    probing::{Within, identities},
+    probing::{self, identities},
+    sticking,
     verdict::Halt,
+    waiting::Within,
 };
 use oracle::{check::Permitted, history::Transport};
 use serde_json::json;
@@ -52,40 +55,37 @@ const FEWEST: usize = 2;
 async fn run(cx: &Context) -> Result<(), Halt> {
     cx.phase("staging: a Service with three of four backends");
     let namespace = cx.namespace().await?;
-    let all = cx
-        .serving(&namespace, &["b1", "b2", "b3", "added"], &[], &[TARGET])
-        .await?;
+    let all = frontends::serving(cx, &namespace, &["b1", "b2", "b3", "added"], &[], &[TARGET]).await?;
     let by = |backends| identities(backends, Transport::Udp, TARGET);
     let (mut dialled, mut services) = (Vec::new(), Vec::new());
     for family in cx.families() {
         let service = format!("sticky-{family}").to_lowercase();
         let endpoints = endpoints(&all[..3], family)?;
         let values = json!({ "namespace": namespace, "service": service, "endpoints": endpoints });
-        let made = cx.frontends(family, values).await?;
+        let made = Frontends::create(cx, family, values).await?;
         let [cip, np] = ["cip", "np"].map(|kind| format!("{family}, {kind}"));
         let inside = made.at_cluster_ip(&cip, Transport::Udp, PORT, &by(&all[..3]));
         let outside = made.at_nodes(cx, &np, Transport::Udp, &by(&all[..3]))?;
-        dialled.extend(cx.vantages(vec![inside], outside));
+        dialled.extend(frontends::vantages(cx, vec![inside], outside));
         services.push(made);
     }
     let within = Within::from_now(cx.limits().service);
-    cx.fence().await?;
+    fence::pass(cx).await?;
     let any = Permitted::ServesOneOf(by(&all[..3]));
     for (clients, targets) in &dialled {
-        cx.control("it serves", clients, &permitting(targets, &any), within)
-            .await?;
+        probing::control(cx, "it serves", clients, &permitting(targets, &any), within).await?;
     }
-    dialled.retain(|(_, targets)| cx.is_open(&targets[0].axis));
+    dialled.retain(|(_, targets)| cx.axes().is_open(&targets[0].axis));
 
     cx.phase("sockets begin to send, and fresh ones spread");
     let mut flows = Flows::none();
     for (clients, targets) in &dialled {
         let each = SOCKETS * u32::try_from(clients.len()).unwrap_or(1);
         let within = Within::from_now(cx.limits().endpoints);
-        flows = flows.and(cx.flows(clients, targets, each, within).await?);
+        flows = flows.and(Flows::open(cx, clients, targets, each, within).await?);
     }
     for (clients, targets) in &dialled {
-        cx.judge_spread(clients, targets, FRESH, FEWEST).await?;
+        sticking::judge_spread(cx, clients, targets, FRESH, FEWEST).await?;
     }
 
     cx.phase("an endpoint is added, and serves fresh sockets");
@@ -95,19 +95,19 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         cx.objects().patch(&slice, endpoints).await?;
     }
     let within = Within::from_now(cx.limits().endpoints);
-    cx.fence().await?;
+    fence::pass(cx).await?;
     let grown = Permitted::Serves(by(&all));
-    for (clients, targets) in dialled.iter().filter(|(_, of)| cx.is_open(&of[0].axis)) {
+    for (clients, targets) in dialled.iter().filter(|(_, of)| cx.axes().is_open(&of[0].axis)) {
         let grown = permitting(targets, &grown);
         let (effect, what) = (Effect::Listed, "what was added serves");
-        cx.takes_effect(effect, what, clients, &grown, within).await?;
+        effect::takes_effect(cx, effect, what, clients, &grown, within).await?;
     }
 
     cx.phase("verdict: each socket has one backend, and never what was added");
     let window = cx.limits().hold.max(cx.limits().exchange * DATAGRAMS);
-    let attempts = cx.hold_flows(flows, window).await?;
+    let attempts = flows.hold(cx, window).await?;
     for (clients, targets) in &dialled {
-        cx.judge_sticking(clients, targets, &attempts, SOCKETS, DATAGRAMS);
+        sticking::judge_sticking(cx, clients, targets, &attempts, SOCKETS, DATAGRAMS);
     }
     Ok(())
 }

@@ -12,12 +12,15 @@ use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     client::Client,
     context::Context,
-    effect::Effect,
-    frontends::{Frontends, Vantage},
+    effect::{self, Effect},
+    fence,
+    frontends::{self, Frontends, Vantage},
     pods::{Backend, endpoints},
-    probing::{Within, identities},
+    probing::{self, identities},
+    servers,
     target::Target,
     verdict::Halt,
+    waiting::Within,
 };
 use oracle::history::Transport;
 use serde_json::{Value, json};
@@ -65,9 +68,7 @@ struct Service {
 async fn run(cx: &Context) -> Result<(), Halt> {
     cx.phase("staging: Services that will list addresses, and others");
     let namespace = cx.namespace().await?;
-    let backends = cx
-        .serving(&namespace, &["b1", "b2"], &[TARGET], &[TARGET])
-        .await?;
+    let backends = frontends::serving(cx, &namespace, &["b1", "b2"], &[TARGET], &[TARGET]).await?;
     let mut services = Vec::new();
     for family in cx.families() {
         for (name, policy, port, lists) in SERVICES {
@@ -75,7 +76,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
                 "namespace": namespace, "service": format!("{name}-{family}").to_lowercase(), "policy": policy,
                 "port": port, "endpoints": endpoints(&backends, family)?,
             });
-            let made = cx.frontends(family, values).await?;
+            let made = Frontends::create(cx, family, values).await?;
             services.push(Service {
                 made,
                 policy,
@@ -85,10 +86,10 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         }
     }
     let within = Within::from_now(cx.limits().service);
-    cx.fence().await?;
+    fence::pass(cx).await?;
     for run in RUNS {
         for (clients, targets) in dialled(cx, &services, &backends, run)? {
-            cx.control("node ports serve", &clients, &targets, within).await?;
+            probing::control(cx, "node ports serve", &clients, &targets, within).await?;
         }
     }
     for run in RUNS {
@@ -100,12 +101,11 @@ async fn run(cx: &Context) -> Result<(), Halt> {
             listed.extend(list(cx, service, &backends, run).await?);
         }
         let within = Within::from_now(cx.limits().service);
-        cx.fence().await?;
+        fence::pass(cx).await?;
         let (effect, what) = (Effect::Changed, "what is listed leads to the Service");
-        cx.takes_effect(effect, what, &cx.pod_clients(), &listed, within)
-            .await?;
+        effect::takes_effect(cx, effect, what, &cx.clients().in_pods(), &listed, within).await?;
         for (clients, targets) in dialled(cx, &services, &backends, run)? {
-            cx.judge(&clients, &targets, within).await?;
+            probing::judge(cx, &clients, &targets, within).await?;
         }
     }
     Ok(())
@@ -121,6 +121,7 @@ fn dialled(
     let all = node_ports(cx, services, backends, run)?;
     if run != RUNS[2] {
         return Ok(cx
+            .clients()
             .outside()
             .map(|client| (vec![client], all))
             .into_iter()
@@ -133,7 +134,7 @@ fn dialled(
         let others = others.cloned().collect();
         (vec![host], others)
     };
-    Ok(cx.host_clients().into_iter().map(of).collect())
+    Ok(cx.clients().on_hosts().into_iter().map(of).collect())
 }
 
 /// Node ports of all Services on all nodes; by policy `Local` of those that have a backend.
@@ -147,7 +148,7 @@ fn node_ports(
     for Service { made, policy, .. } in services {
         let axis = format!("{}, {run}", made.family);
         for transport in [Transport::Tcp, Transport::Udp] {
-            for (node, address) in cx.node_addresses(made.family) {
+            for (node, address) in frontends::node_addresses(cx, made.family) {
                 let here = |backend: &&Backend| *policy != LOCAL || backend.node == node;
                 let by = identities(backends.iter().filter(here), transport, TARGET);
                 let address = (address, made.node_port(transport)?).into();
@@ -162,10 +163,9 @@ fn node_ports(
 /// Lists the addresses of a run in a Service, and nowhere else. Returns what leads to it thereby, for clients in pods.
 async fn list(cx: &Context, service: &Service, backends: &[Backend], run: &str) -> Result<Vec<Target>, Halt> {
     let (key, family) = (&service.made.service, service.made.family);
-    let addresses: Vec<IpAddr> = match cx.outside() {
-        Some(client) if run != RUNS[2] => vec![cx.address_of(&client, family).await?],
-        _ => cx
-            .node_addresses(family)
+    let addresses: Vec<IpAddr> = match cx.clients().outside() {
+        Some(client) if run != RUNS[2] => vec![servers::address_of(cx, &client, family).await?],
+        _ => frontends::node_addresses(cx, family)
             .into_iter()
             .map(|(_, address)| address)
             .collect(),

@@ -7,14 +7,19 @@ use std::{net::IpAddr, time::Duration};
 use cluster::{Capability, Place, Stop};
 use faults::StoppedAgent;
 use harness::{
-    case::{Case, Families, Family, Needs, Rights, Tier},
+    agents, background,
+    case::{Case, Families, Needs, Rights, Tier},
     client::Client,
+    commands,
     context::Context,
-    frontends::permitting,
+    family::Family,
+    fence,
+    frontends::{self, Frontends, permitting},
     pods::endpoints,
-    probing::{Within, identities},
+    probing::{self, identities},
     target::Target,
     verdict::Halt,
+    waiting::Within,
 };
 use oracle::{check::Permitted, history::Transport};
 use serde_json::json;
@@ -51,18 +56,16 @@ const SECOND: [[&str; 2]; 2] = [
 async fn run(cx: &Context) -> Result<(), Halt> {
     cx.phase("staging: a Service with a node port, and backends on two nodes");
     let namespace = cx.namespace().await?;
-    let backends = cx
-        .serving(&namespace, &["b1", "b2"], &[TARGET], &[TARGET])
-        .await?;
+    let backends = frontends::serving(cx, &namespace, &["b1", "b2"], &[TARGET], &[TARGET]).await?;
     let node = &cx.nodes()[0];
     let host = Place::Host { node: node.clone() };
-    let outside: Vec<Client> = cx.outside().into_iter().collect();
+    let outside: Vec<Client> = cx.clients().outside().into_iter().collect();
     let (mut usual, mut first, mut second) = (Vec::new(), Vec::new(), Vec::new());
     for family in cx.families() {
         let service = format!("followed-{family}").to_lowercase();
         let endpoints = endpoints(&backends, family)?;
         let values = json!({ "namespace": namespace, "service": service, "endpoints": endpoints });
-        let made = cx.frontends(family, values).await?;
+        let made = Frontends::create(cx, family, values).await?;
         for transport in [Transport::Tcp, Transport::Udp] {
             let by = identities(&backends, transport, TARGET);
             let port = made.node_port(transport)?;
@@ -92,11 +95,11 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         }
     }
     let within = Within::from_now(cx.limits().service);
-    cx.fence().await?;
-    cx.control("node ports serve", &outside, &usual, within).await?;
+    fence::pass(cx).await?;
+    probing::control(cx, "node ports serve", &outside, &usual, within).await?;
 
     cx.phase("the node gets an address on its first device, and a second device");
-    let network = cx.waiting(&Place::Outside).await?;
+    let network = commands::Waiting::start(cx, &Place::Outside).await?;
     for family in cx.families() {
         first_device(cx, &host, family, true).await?;
     }
@@ -109,7 +112,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
             .map(|(_, target)| target.clone())
             .collect()
     };
-    cx.judge(
+    probing::judge(
+        cx,
         &outside,
         &[first.clone(), added("while the agent runs")].concat(),
         within,
@@ -122,21 +126,20 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     }
     let within = Within::from_now(cx.limits().service);
     let lost = permitting(&first, &Permitted::None);
-    cx.judge(&outside, &lost, within).await?;
-    cx.hold_steadily(&outside, &lost, cx.limits().hold).await?;
+    probing::judge(cx, &outside, &lost, within).await?;
+    background::hold_steadily(cx, &outside, &lost, cx.limits().hold).await?;
 
     cx.phase("the second device is made anew while the agent is stopped");
     let before = cx.cluster().agents()?.state(node).await?;
     let agent = StoppedAgent::stop(cx.faults(), node, Stop::Term).await?;
-    cx.change(&host, "ip link del plumbline0").await?;
+    commands::change(cx, &host, "ip link del plumbline0").await?;
     second_device(cx, &host, network.pid).await?;
     let started = Within::from_now(cx.limits().heal);
     agent.start().await?;
-    cx.agent_ready(node, &before, started).await?;
+    agents::ready(cx, node, &before, started).await?;
     let within = Within::from_now(cx.limits().heal);
-    cx.judge(&outside, &added("before the agent starts"), within)
-        .await?;
-    cx.change(&host, "ip link del plumbline0").await
+    probing::judge(cx, &outside, &added("before the agent starts"), within).await?;
+    commands::change(cx, &host, "ip link del plumbline0").await
 }
 
 fn of(family: Family) -> usize {
@@ -145,7 +148,7 @@ fn of(family: Family) -> usize {
 
 /// Gives the address to the device that has the node's InternalIP, for as long as the case lasts, or takes it away.
 async fn first_device(cx: &Context, host: &Place, family: Family, gives: bool) -> Result<(), Halt> {
-    let (address, nodes) = (FIRST[of(family)], cx.node_addresses(family));
+    let (address, nodes) = (FIRST[of(family)], frontends::node_addresses(cx, family));
     let internal = nodes[0].1;
     let device = format!("$(ip -o addr show to {internal} | awk '{{print $2; exit}}')");
     let (length, flag) = if family == Family::IPv6 {
@@ -154,17 +157,17 @@ async fn first_device(cx: &Context, host: &Place, family: Family, gives: bool) -
         (32, "")
     };
     if !gives {
-        return cx
-            .change(host, &format!("ip addr del {address}/{length} dev {device}"))
-            .await;
+        return commands::change(cx, host, &format!("ip addr del {address}/{length} dev {device}")).await;
     }
     let lasts = "valid_lft 900 preferred_lft 900";
-    cx.change(
+    commands::change(
+        cx,
         host,
         &format!("ip addr add {address}/{length} dev {device} {flag} {lasts}"),
     )
     .await?;
-    cx.change(
+    commands::change(
+        cx,
         &Place::Outside,
         &format!("ip route replace {address} via {internal}"),
     )
@@ -183,7 +186,8 @@ async fn second_device(cx: &Context, host: &Place, pid: u32) -> Result<(), Halt>
         });
         each.collect::<String>() + &format!("ip link set plumbline{end} up")
     };
-    cx.change(
+    commands::change(
+        cx,
         host,
         &format!(
             "ip link add plumbline0 type veth peer name plumbline1 netns {pid}; {}",
@@ -191,5 +195,5 @@ async fn second_device(cx: &Context, host: &Place, pid: u32) -> Result<(), Halt>
         ),
     )
     .await?;
-    cx.change(&Place::Outside, &add(1)).await
+    commands::change(cx, &Place::Outside, &add(1)).await
 }

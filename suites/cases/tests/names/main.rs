@@ -17,9 +17,9 @@ use cluster::Capability;
 use futures::{StreamExt as _, stream};
 use harness::{
     case::{Case, Rights},
-    context::Options,
+    context,
     evidence::Evidence,
-    execute::execute,
+    execute::{Options, execute},
     limits::Limits,
     objects::CASE_LABEL,
     report::CaseReport,
@@ -226,21 +226,23 @@ async fn run(stage: &Stage, cases: &[Case]) -> Vec<CaseReport> {
         let folder = folder.path().join(case.id);
         fs::create_dir_all(&folder).expect("a folder");
         let options = Options {
-            run: "names".to_owned(),
-            seed: 1,
-            replay: String::new(),
-            limits: Limits {
-                endpoints: Duration::from_millis(100),
-                service: Duration::from_millis(100),
-                heal: Duration::from_millis(100),
-                own_watch: Duration::from_secs(60),
-                ..Limits::default()
+            session: context::Options {
+                run: "names".to_owned(),
+                seed: 1,
+                limits: Limits {
+                    endpoints: Duration::from_millis(100),
+                    service: Duration::from_millis(100),
+                    heal: Duration::from_millis(100),
+                    own_watch: Duration::from_secs(60),
+                    ..Limits::default()
+                },
+                turns: None,
+                progress: std::sync::Arc::new(|_| {}),
             },
+            replay: String::new(),
             folder,
             evidence: Evidence::Failed,
             keep: true,
-            turns: None,
-            progress: std::sync::Arc::new(|_| {}),
         };
         execute(case, stage.cluster(), options, tokio::time::sleep(LONGEST)).await
     };

@@ -9,7 +9,8 @@ use std::{
 use cases::claims;
 use cluster::Description;
 use harness::{
-    case::{axes_not_enabled, families},
+    case::axes_not_enabled,
+    family::families,
     limits::Limits,
     report::{self, AxisReport, CaseReport},
     verdict,

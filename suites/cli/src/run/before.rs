@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use cluster::Description;
-use harness::case::{axes_not_enabled, families};
+use harness::{case::axes_not_enabled, family::families};
 
 use super::{process::Settings, seconds, select::Selection};
 use crate::{count::counted, report::software::Software};

@@ -19,7 +19,7 @@ use oracle::history::Attempt;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{compressed::Lines, objects::Key};
+use crate::{compressed::Lines, names::Key};
 
 use summary::Summary;
 

@@ -5,7 +5,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
-use crate::{compressed::each_line, objects::Kind};
+use crate::{compressed::each_line, names::Kind};
 
 fn attempt(start_us: u64, target: &str, outcome: Outcome) -> Attempt {
     Attempt {

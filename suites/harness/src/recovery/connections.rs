@@ -5,11 +5,7 @@
 //! connected socket of UDP that talk all along. Which of them are healthy is asked right before the agent starts: what the
 //! fault itself has broken is not the start's.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-    time::Duration,
-};
+use std::{net::SocketAddr, time::Duration};
 
 use futures::future::try_join_all;
 use oracle::{
@@ -18,33 +14,22 @@ use oracle::{
     flow,
     history::{Attempt, Outcome, Transport},
 };
-use serde_json::json;
 
 use crate::{
-    case::Family,
     client::{Client, Run},
     context::Context,
-    fence::slice_of,
-    probing::Within,
-    target::{Target, plan},
+    fence,
+    own_services::ControlService,
+    probing,
+    target::Target,
     verdict::Halt,
-    waiting::eventually,
+    waiting::{Within, eventually},
 };
 
 /// How long connections show whether they are healthy.
 pub(super) const SHOWN: Duration = Duration::from_millis(1500);
 /// The end of it, in which exchanges are not asked about: they may be under way when the agent starts.
 const UNDER_WAY: Duration = Duration::from_millis(500);
-/// The Services' port.
-const PORT: u16 = 80;
-
-/// A Service of one family.
-pub(crate) struct Steady {
-    family: Family,
-    cluster_ip: IpAddr,
-    /// Node ports of TCP and of UDP.
-    node_ports: [u16; 2],
-}
 
 /// Connections that are open.
 pub(super) struct Connections {
@@ -60,113 +45,63 @@ pub(super) struct Fate {
     pub(super) findings: Vec<Finding>,
 }
 
-impl Steady {
-    /// Creates one for each family; they are served everywhere when this returns.
-    pub(super) async fn make(cx: &Context) -> Result<Vec<Self>, Halt> {
+/// Control Services of each family, with TCP and UDP. The first recovery makes them; they are served everywhere when this returns.
+async fn services(cx: &Context) -> Result<&[ControlService], Halt> {
+    let own = cx.own_services();
+    let made = own.connected().get_or_try_init(async || {
         let mut all = Vec::new();
         for family in cx.families() {
-            all.push(Self::of(cx, family).await?);
+            let name = format!("steady-{family}").to_lowercase();
+            let made = own.create_control(cx.objects(), &name, family, &["TCP", "UDP"]);
+            all.push(made.await?);
         }
-        cx.fence().await?;
-        Ok(all)
-    }
+        fence::pass(cx).await?;
+        Ok::<_, Halt>(all)
+    });
+    Ok(made.await?)
+}
 
-    async fn of(cx: &Context, family: Family) -> Result<Self, Halt> {
-        let fence = cx.fence_objects()?;
-        let name = format!("steady-{}", family.to_string().to_lowercase());
-        let target = fence.targets[0];
-        let port = |name: &str, protocol: &str| json!({ "name": name, "protocol": protocol, "port": target });
-        let ports = json!([port("tcp", "TCP"), port("udp", "UDP")]);
-        let mut of_service = ports.clone();
-        for port in of_service.as_array_mut().into_iter().flatten() {
-            port["port"] = PORT.into();
-            port["targetPort"] = target.into();
-        }
-        let written = cx
-            .objects()
-            .create(&json!({
-                "apiVersion": "v1", "kind": "Service",
-                "metadata": { "name": name, "namespace": fence.namespace },
-                "spec": { "type": "NodePort", "ipFamilies": [family.to_string()], "ports": of_service },
-            }))
-            .await?;
-        cx.objects()
-            .create(&slice_of(
-                &name,
-                &fence.namespace,
-                &fence.backend,
-                family,
-                &ports,
-            )?)
-            .await?;
-        let spec = &written.object["spec"];
-        let node_port = |at: usize| {
-            let port = spec["ports"][at]["nodePort"].as_u64();
-            port.and_then(|port| u16::try_from(port).ok())
-        };
-        let address = spec["clusterIP"].as_str().and_then(|text| text.parse().ok());
-        match (address, node_port(0), node_port(1)) {
-            (Some(cluster_ip), Some(tcp), Some(udp)) => Ok(Self {
-                family,
-                cluster_ip,
-                node_ports: [tcp, udp],
-            }),
-            _ => Err(Halt::Harness(format!(
-                "the Service {name} has no cluster IP or no node ports"
-            ))),
-        }
-    }
+/// TCP and UDP of a control Service at these addresses.
+fn targets(cx: &Context, service: &ControlService, addresses: [SocketAddr; 2]) -> [Target; 2] {
+    let [tcp, udp] = addresses;
+    let target = |transport, address| {
+        let (family, identity) = (
+            service.family().to_string(),
+            cx.own_services().identity(transport),
+        );
+        Target::serves("connections", &family, transport, address, [identity])
+    };
+    [target(Transport::Tcp, tcp), target(Transport::UdpConnected, udp)]
+}
 
-    /// TCP and UDP at its ClusterIP.
-    fn inside(&self, identities: &[String; 2]) -> [Target; 2] {
-        self.targets(identities, [PORT; 2], self.cluster_ip)
-    }
+/// A control Service at its ClusterIP.
+fn inside(cx: &Context, service: &ControlService) -> [Target; 2] {
+    targets(cx, service, [service.at_cluster_ip(); 2])
+}
 
-    /// TCP and UDP at its node ports on a node.
-    fn outside(&self, cx: &Context, node: &str, identities: &[String; 2]) -> Option<[Target; 2]> {
-        let mut nodes = cx.cluster().describe().nodes.iter();
-        let addresses = &nodes.find(|one| one.name == node)?.addresses;
-        let of_family = |address: &&IpAddr| address.is_ipv6() == (self.family == Family::IPv6);
-        let address = addresses.iter().find(of_family)?;
-        Some(self.targets(identities, self.node_ports, *address))
-    }
-
-    fn targets(&self, identities: &[String; 2], ports: [u16; 2], address: IpAddr) -> [Target; 2] {
-        let target = |at: usize, transport| {
-            let address = SocketAddr::new(address, ports[at]);
-            let identity = [identities[at].clone()];
-            Target::serves(
-                "connections",
-                &self.family.to_string(),
-                transport,
-                address,
-                identity,
-            )
-        };
-        [target(0, Transport::Tcp), target(1, Transport::UdpConnected)]
-    }
+/// A control Service at its node ports on a node.
+fn outside(cx: &Context, service: &ControlService, node: &str) -> Option<[Target; 2]> {
+    let nodes = service.at_nodes(cx.cluster().describe()).into_iter();
+    let (_, ports) = nodes.into_iter().find(|(name, _)| name == node)?;
+    Some(targets(cx, service, ports.try_into().ok()?))
 }
 
 impl Connections {
     /// Opens them. They have all been answered when this returns, or T_svc has passed.
-    pub(super) async fn open(cx: &Context, steady: &[Steady], node: &str) -> Result<Self, Halt> {
-        let fence = cx.fence_objects()?;
-        let identities = [Transport::Tcp, Transport::UdpConnected]
-            .map(|transport| fence.backend.identity(transport, fence.targets[0]));
+    pub(super) async fn open(cx: &Context, node: &str) -> Result<Self, Halt> {
+        let services = services(cx).await?;
         let mut dialled: Vec<(Client, Vec<Target>)> = Vec::new();
-        for client in cx.clients_on(node) {
-            let inside = |steady: &Steady| steady.inside(&identities);
-            dialled.push((client, steady.iter().flat_map(inside).collect()));
+        for client in cx.clients().on(node) {
+            let targets = services.iter().flat_map(|service| inside(cx, service));
+            dialled.push((client, targets.collect()));
         }
-        if let Some(client) = cx.outside() {
-            let outside = |steady: &Steady| steady.outside(cx, node, &identities);
-            dialled.push((client, steady.iter().filter_map(outside).flatten().collect()));
+        if let Some(client) = cx.clients().outside() {
+            let targets = services.iter().filter_map(|service| outside(cx, service, node));
+            dialled.push((client, targets.flatten().collect()));
         }
-        let longest = cx.limits().longest(cx.case.longest);
         let starts = dialled.into_iter().map(async |(client, targets)| {
-            let entry = |target: &Target| target.established(1, longest, cx.limits());
-            let plan = plan(&client, targets.iter().map(entry).collect());
-            let run = Run::start(&cx.cluster, &client, &plan, Arc::clone(&cx.history)).await?;
+            let entry = |target: &Target| target.established(1, cx.longest(), cx.limits());
+            let run = probing::begin(cx, &client, targets.iter().map(entry).collect()).await?;
             Ok::<_, Halt>((client, targets, run))
         });
         let opened = Self {
@@ -220,7 +155,7 @@ impl Connections {
         });
         let is_silent = |one: &Attempt| matches!(one.outcome, Outcome::Timeout { .. });
         let logs = if attempts.iter().any(is_silent) {
-            cx.log(&cx.fence_objects()?.backend).await?
+            cx.logs().of(cx.own_services().backend()).await?
         } else {
             Vec::new()
         };

@@ -1,47 +1,31 @@
 //! What a recovery needs, watched from before a fault to the verdict.
 //!
 //! A case that ends an agent, leaves something in the way of the next, and starts that one, says so in three places:
-//! [`Context::recovering`] before the fault, [`Recovering::start`] for the start, [`Recovering::end`] when what it is about
+//! [`Recovering::begin`] before the fault, [`Recovering::start`] for the start, [`Recovering::end`] when what it is about
 //! has been judged and before it takes anything of the fault away. What was needed meanwhile goes into its report
 //! ([`Needed`]) and is no part of its own verdict: a row of the catalogue is judged over all such cases.
 //!
-//! - `needed.rs`: the record, and what it says. `connections.rs`: connections through the start.
+//! `connections.rs`: connections through the start.
 mod connections;
-mod needed;
 
-use std::{
-    future::Future,
-    sync::{Mutex, PoisonError},
-    time::Instant,
-};
+use std::{future::Future, time::Instant};
 
 use cluster::AgentState;
 use faults::{FaultError, boot_id};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use tokio::sync::OnceCell;
 
-use self::connections::{Connections, SHOWN, Steady};
+use self::connections::{Connections, SHOWN};
 use crate::{
+    agents,
     context::Context,
     history::now_us,
-    objects::refused,
-    probing::Within,
-    report::{AxisReport, overall},
+    report::{AxisReport, Needed, overall},
+    requests::refused,
     spent::Activity,
     verdict::{Halt, Verdict},
-    waiting::has_lasted,
+    waiting::{Within, has_lasted},
 };
-
-pub use self::needed::Needed;
-
-/// What the recoveries of one case have in common.
-#[derive(Default)]
-pub(crate) struct Recoveries {
-    /// Made for the first of them.
-    steady: OnceCell<Vec<Steady>>,
-    needed: Mutex<Vec<Needed>>,
-}
 
 /// A recovery that is watched.
 #[must_use = "a recovery that nobody ends is recorded nowhere"]
@@ -63,30 +47,23 @@ pub struct Started {
     pub healing: Within,
 }
 
-impl Context {
+impl Recovering {
     /// Begins to watch what the recovery of a node needs from a fault that has not been made yet; its agent runs. Connections
     /// are open when this returns.
     ///
     /// # Errors
     /// The node can't be looked at.
-    pub async fn recovering(&self, node: &str) -> Result<Recovering, Halt> {
-        let steady = self
-            .recoveries
-            .steady
-            .get_or_try_init(|| Steady::make(self))
-            .await?;
-        Ok(Recovering {
+    pub async fn begin(cx: &Context, node: &str) -> Result<Self, Halt> {
+        Ok(Self {
             node: node.to_owned(),
-            connections: Connections::open(self, steady, node).await?,
-            before: self.cluster().agents()?.state(node).await?,
-            boot: boot_id(self.cluster(), node).await?,
-            was_cordoned: is_cordoned(self, node).await?,
+            connections: Connections::open(cx, node).await?,
+            before: cx.cluster().agents()?.state(node).await?,
+            boot: boot_id(cx.cluster(), node).await?,
+            was_cordoned: is_cordoned(cx, node).await?,
             started_us: None,
         })
     }
-}
 
-impl Recovering {
     /// Starts the agent, and returns when it is ready, with what `start` gave. Before that the connections show which of
     /// them are healthy.
     ///
@@ -97,12 +74,12 @@ impl Recovering {
         cx: &Context,
         start: impl Future<Output = Result<T, FaultError>>,
     ) -> Result<(T, Started), Halt> {
-        let _spent = cx.clock.during(Activity::Healing);
+        let _spent = cx.clock().during(Activity::Healing);
         has_lasted(Instant::now(), SHOWN).await;
         let started = Within::from_now(cx.limits().heal);
         self.started_us = Some(now_us());
         let given = start.await?;
-        let ready = cx.agent_ready(&self.node, &self.before, started).await?;
+        let ready = agents::ready(cx, &self.node, &self.before, started).await?;
         match ready {
             Some(ready) => cx.record_delay("the agent is ready", ready.duration_since(started.since)),
             None => cx.record("the agent is ready", format!("not within {:?}", started.limit)),
@@ -119,7 +96,7 @@ impl Recovering {
     pub async fn end(self, cx: &Context, axes: &[&str]) -> Result<(), Halt> {
         let so_far = axes
             .iter()
-            .map(|axis| AxisReport::new(*axis, cx.axes.so_far(axis), Vec::new()));
+            .map(|axis| AxisReport::new(*axis, cx.axes().so_far(axis), Vec::new()));
         let unaided = overall(&so_far.collect::<Vec<_>>());
         self.record(cx, axes.join(", "), unaided).await
     }
@@ -149,16 +126,8 @@ impl Recovering {
             healthy: fate.healthy,
             connections: fate.findings,
         };
-        let all = &cx.recoveries.needed;
-        all.lock().unwrap_or_else(PoisonError::into_inner).push(needed);
+        cx.record_recovery(needed);
         Ok(())
-    }
-}
-
-impl Recoveries {
-    /// What all of them needed, in their order.
-    pub(crate) fn all(&self) -> Vec<Needed> {
-        self.needed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

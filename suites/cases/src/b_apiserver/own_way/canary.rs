@@ -3,13 +3,15 @@
 use std::net::IpAddr;
 
 use harness::{
-    case::Family,
     context::Context,
-    objects::{Key, Written},
+    family::Family,
+    names::Key,
+    objects::Written,
     pods::{Backend, endpoints, serve},
-    probing::{Within, identities},
+    probing::{self, identities},
     target::Target,
     verdict::Halt,
+    waiting::Within,
 };
 use oracle::history::Transport;
 use serde_json::json;
@@ -86,8 +88,7 @@ impl Canary {
     ) -> Result<(), Halt> {
         cx.phase(&format!("{axis}: a canary that is written now takes effect"));
         self.turn(cx).await?;
-        cx.judge(&cx.clients_on(node), &self.targets(axis), within)
-            .await?;
+        probing::judge(cx, &cx.clients().on(node), &self.targets(axis), within).await?;
         Ok(())
     }
 }

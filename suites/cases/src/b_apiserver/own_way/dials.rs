@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cluster::Place;
-use harness::{client::Client, context::Context, verdict::Halt};
+use harness::{client::Client, context::Context, probing, verdict::Halt};
 use oracle::{
     finding::{Finding, SHOWN, Weight},
     history::{Attempt, Outcome, PlanEntry, Stage, Transport},
@@ -28,7 +28,7 @@ pub(in crate::b_apiserver) async fn all_taken(
     steps: impl Future<Output = Result<(), Halt>>,
 ) -> Result<(), Halt> {
     let is_host = |client: &&Client| matches!(client.place, Place::Host { .. });
-    let clients = cx.clients_on(node);
+    let clients = cx.clients().on(node);
     let client = clients.iter().find(is_host);
     let client = client.ok_or_else(|| Halt::Inconclusive(format!("no client runs on the host of {node}")))?;
     let entry = PlanEntry {
@@ -48,7 +48,7 @@ pub(in crate::b_apiserver) async fn all_taken(
     let dials = async {
         let mut all = Vec::new();
         while !over.load(Ordering::Relaxed) {
-            all.extend(cx.run(client, vec![entry.clone()]).await?);
+            all.extend(probing::run(cx, client, vec![entry.clone()]).await?);
         }
         Ok(all)
     };
@@ -73,7 +73,7 @@ pub(in crate::b_apiserver) async fn all_taken(
         found: line(&outcomes(&failed)),
         first: failed.iter().take(SHOWN).cloned().collect(),
     });
-    cx.judged(axis, finding.into_iter().collect());
+    cx.axes().judged(axis, finding.into_iter().collect());
     Ok(())
 }
 

@@ -9,11 +9,12 @@ use std::{
 use cluster::{AgentState, ApiEndpoint};
 use faults::{Connections, FaultError, RedirectedAgent};
 use harness::{
+    agents,
     context::Context,
-    objects::Key,
-    probing::Within,
+    names::Key,
+    probing,
     verdict::Halt,
-    waiting::{eventually, has_lasted},
+    waiting::{Within, eventually, has_lasted},
 };
 use serde_json::Value;
 
@@ -67,7 +68,7 @@ impl Led {
         let within = Within::from_now(cx.limits().heal);
         let fault = RedirectedAgent::redirect(cx.faults(), node, way).await?;
         cx.fault(&format!("the agent of {node} is led to the API by {way:?}"));
-        cx.agent_ready(node, &before, within).await?;
+        agents::ready(cx, node, &before, within).await?;
         let told: Vec<SocketAddr> = [way.server].iter().chain(&way.further).copied().collect();
         let to = ends(cx, &told).await?;
         let (agents, process) = running(cx, node).await?;
@@ -86,9 +87,10 @@ impl Led {
         .await?;
         canary.turn(cx).await?;
         let targets: Vec<_> = axes.iter().flat_map(|axis| canary.targets(axis)).collect();
-        cx.control(
+        probing::control(
+            cx,
             "the canary takes effect by this way",
-            &cx.clients_on(node),
+            &cx.clients().on(node),
             &targets,
             within,
         )
@@ -175,7 +177,7 @@ impl Led {
 }
 
 async fn running(cx: &Context, node: &str) -> Result<(Option<BTreeMap<String, AgentState>>, u32), Halt> {
-    let agents = cx.agents().await?;
+    let agents = agents::all(cx).await?;
     let process = agents.as_ref().and_then(|agents| agents.get(node)?.pid);
     let process = process.ok_or_else(|| Halt::Inconclusive(format!("the agent of {node} does not run")))?;
     Ok((agents, process))

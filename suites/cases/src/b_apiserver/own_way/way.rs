@@ -3,13 +3,13 @@
 use std::net::{IpAddr, SocketAddr};
 
 use harness::{
-    case::Family,
     context::Context,
-    objects::{Key, MANAGER, Written},
-    probing::Within,
+    family::Family,
+    names::Key,
+    objects::{MANAGER, Written},
     target::Target,
     verdict::Halt,
-    waiting::eventually,
+    waiting::{Within, eventually},
 };
 use oracle::{check::Permitted, history::Transport};
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ impl Way {
         };
         // In `default` nothing else makes it the case's own.
         let (name, port_name) = (cx.named(NAME), cx.named("https"));
-        let labels = cx.labels();
+        let labels = cx.objects().labels();
         let mut of_slice = labels.clone();
         of_slice["kubernetes.io/service-name"] = json!(name);
         of_slice["endpointslice.kubernetes.io/managed-by"] = MANAGER.into();

@@ -15,15 +15,18 @@ use std::time::Duration;
 use cluster::{Capability, Place, Stop};
 use faults::{As, At, Attached, HiddenPins, LeftoverPrograms, Reattached, Staging, StoppedAgent};
 use harness::{
-    case::Family,
+    agents, background,
     client::Client,
     context::Context,
-    objects::Key,
+    family::Family,
+    fence,
+    names::Key,
     pods::{Backend, endpoints},
-    probing::Within,
-    recovery::Started,
+    probing,
+    recovery::{Recovering, Started},
     target::Target,
     verdict::Halt,
+    waiting::Within,
 };
 use oracle::history::Transport;
 use serde_json::json;
@@ -112,7 +115,7 @@ pub(super) async fn run(cx: &Context, row: &Row) -> Result<(), Halt> {
             };
             let capabilities = &cx.cluster().describe().capabilities;
             if way.needs().is_some_and(|needed| !capabilities.contains(&needed)) {
-                cx.not_enabled(
+                cx.axes().not_enabled(
                     &axis,
                     "no cgroup above the agent's is the cluster's own: above a real node's is none, above that of a node \
                      that is a container is what all containers of its host share",
@@ -122,7 +125,7 @@ pub(super) async fn run(cx: &Context, row: &Row) -> Result<(), Halt> {
             points.push((axis, family, hook, way));
         }
     }
-    for (axis, family, hook, way) in cx.axes(points, |(axis, ..)| axis.clone()) {
+    for (axis, family, hook, way) in cx.axes().choose(points, |(axis, ..)| axis.clone()) {
         leftover(cx, row, way, family, hook, &axis).await?;
     }
     Ok(())
@@ -143,7 +146,7 @@ async fn leftover(
         .cloned()
         .partition(|client| way.reaches(node, client));
     if reached.is_empty() {
-        cx.inconclusive(
+        cx.axes().inconclusive(
             axis,
             "no client is where the leftover runs".to_owned(),
             Vec::new(),
@@ -173,13 +176,12 @@ async fn leftover(
         vips.gone = Some(cx.apply_service("gone", &values).await?);
     }
     let within = Within::from_now(cx.limits().service);
-    cx.fence().await?;
+    fence::pass(cx).await?;
     let by_old = vips.serve(std::slice::from_ref(&old), ALL);
-    cx.control("generation 1 serves b_old", cx.clients(), &by_old, within)
-        .await?;
+    probing::control(cx, "generation 1 serves b_old", cx.clients(), &by_old, within).await?;
 
     cx.phase(&format!("{axis}: generation 1 is killed, its programs stay"));
-    let mut recovery = cx.recovering(node).await?;
+    let mut recovery = Recovering::begin(cx, node).await?;
     let mut leftover =
         LeftoverPrograms::hold(cx.cluster(), node, &[hook], cx.limits().longest(LONGEST)).await?;
     if leftover.held().is_empty() {
@@ -233,13 +235,13 @@ async fn leftover(
         cx.fault(&format!("attached before generation 2: {list:?}"));
         runs_first(&leftover, &list)?;
         let trapped = vips.serve(std::slice::from_ref(&old), row.seen);
-        cx.witness("the VIP reaches the trap", &reached, &trapped, within)
-            .await?;
+        probing::witness(cx, "the VIP reaches the trap", &reached, &trapped, within).await?;
     }
     let current = vips.after(&new);
     if !elsewhere.is_empty() {
         let shop = vips.serve_shop(&new, ALL);
-        cx.control(
+        probing::control(
+            cx,
             "the other nodes reach the current backends",
             &elsewhere,
             &shop,
@@ -270,8 +272,7 @@ async fn leftover(
         hidden.heal().await?;
         cx.fault("healed: the first bpffs is back, the agent started again");
     }
-    cx.judge_briefly(cx.clients(), &current, Within::from_now(cx.limits().heal))
-        .await?;
+    probing::judge_briefly(cx, cx.clients(), &current, Within::from_now(cx.limits().heal)).await?;
     Ok(())
 }
 
@@ -288,30 +289,30 @@ async fn serves_what_is_current(
     cx.phase(&format!(
         "{axis}: verdict, after the recovery limit the VIP serves exactly the slice, the old backend gets nothing"
     ));
-    let judged = cx.judge(cx.clients(), current, healing).await?;
+    let judged = probing::judge(cx, cx.clients(), current, healing).await?;
     let list = leftover.list().await?;
     cx.fault(&format!("attached after generation 2: {list:?}"));
     if !way.runs_last()
         && let Err(why) = runs_first_or_gone(leftover, &list)
     {
-        cx.inconclusive(axis, why, Vec::new());
+        cx.axes().inconclusive(axis, why, Vec::new());
     }
-    cx.fence().await?;
+    fence::pass(cx).await?;
     let hold = cx.limits().hold;
-    let held = cx.hold_steadily(cx.clients(), current, hold).await?;
-    cx.trap_untouched(axis, &[judged, held].concat(), old).await
+    let held = background::hold_steadily(cx, cx.clients(), current, hold).await?;
+    probing::trap_untouched(cx, axis, &[judged, held].concat(), old).await
 }
 
 /// Verdict: the agent is not ready, and stays so for T_hold.
 async fn unready_while_it_is_there(cx: &Context, node: &str, axis: &str) -> Result<(), Halt> {
     cx.phase(&format!("{axis}: verdict, the agent stays unready"));
-    if cx.stays_unready(node, Within::from_now(cx.limits().hold)).await? {
+    if agents::stays_unready(cx, node, Within::from_now(cx.limits().hold)).await? {
         cx.record(&format!("outcome ({axis})"), "the agent stays unready");
-        cx.judged(axis, Vec::new());
+        cx.axes().judged(axis, Vec::new());
     } else {
         let why =
             "the agent became ready after the recovery limit: neither of the two outcomes could be judged";
-        cx.inconclusive(axis, why.to_owned(), Vec::new());
+        cx.axes().inconclusive(axis, why.to_owned(), Vec::new());
     }
     Ok(())
 }

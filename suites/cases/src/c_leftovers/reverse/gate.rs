@@ -1,14 +1,15 @@
 //! Node ports, and processes of the host that want to bind them.
 
 use harness::{
-    case::Family,
     client::Client,
     context::Context,
-    objects::Key,
+    family::Family,
+    fence,
+    names::Key,
     pods::{Backend, endpoints},
-    probing::Within,
+    probing,
     verdict::Halt,
-    waiting::Looks,
+    waiting::{Looks, Within},
 };
 use oracle::{
     bound::{Port, bound},
@@ -62,7 +63,7 @@ impl Gate {
         gate.ports = gate.make(cx).await?;
         gate.delete(cx).await?;
         let within = Within::from_now(cx.limits().service);
-        cx.fence().await?;
+        fence::pass(cx).await?;
         let findings = gate.settle(cx, Port::Free, within).await?;
         require(cx, gate.axis, "control failed (the ports are free)", findings);
         gate.make(cx).await?;
@@ -92,14 +93,14 @@ impl Gate {
         if findings.is_empty() {
             cx.record_delay(self.axis, within.since.elapsed());
         }
-        cx.judged(self.axis, findings);
+        cx.axes().judged(self.axis, findings);
         Ok(())
     }
 
     /// Verdict: so it stays.
     pub(in super::super) async fn judge_again(&self, cx: &Context) -> Result<(), Halt> {
-        if cx.is_open(self.axis) {
-            cx.judged(self.axis, self.ask(cx, Port::Free).await?);
+        if cx.axes().is_open(self.axis) {
+            cx.axes().judged(self.axis, self.ask(cx, Port::Free).await?);
         }
         Ok(())
     }
@@ -172,7 +173,7 @@ impl Gate {
                 at_once: None,
             };
             let entries = TRANSPORTS.iter().zip(self.ports).map(entry).collect();
-            let attempts = cx.run(client, entries).await?;
+            let attempts = probing::run(cx, client, entries).await?;
             let observed = Observed::new(&attempts, &[], cx.limits().times());
             for transport in TRANSPORTS {
                 let stream = Stream {

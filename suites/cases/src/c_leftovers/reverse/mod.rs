@@ -3,7 +3,7 @@
 pub(super) mod gate;
 pub(super) mod twins;
 
-use harness::case::Family;
+use harness::family::Family;
 
 /// The hooks under test, by what shows them, and of IPv4 and of IPv6.
 pub(super) const RECVMSG: [&str; 2] = ["recvmsg4", "recvmsg6"];

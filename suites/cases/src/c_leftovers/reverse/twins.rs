@@ -7,13 +7,14 @@
 use std::net::SocketAddr;
 
 use harness::{
-    case::Family,
     context::Context,
+    family::Family,
     pods::{Backend, endpoints},
-    probing::{Within, identities},
+    probing::identities,
     sockets::{Sockets, Which},
     target::Target,
     verdict::Halt,
+    waiting::Within,
 };
 use oracle::{
     finding::Finding,
@@ -89,12 +90,12 @@ impl Twins {
         within: Within,
     ) -> Result<(), Halt> {
         for target in [&self.second, &self.first] {
-            let findings = cx.settle_exchange(sockets, target, Shows::WhomItDialled, within);
+            let findings = sockets.settle(cx, target, Shows::WhomItDialled, within);
             self.require(cx, "control failed (generation 1 serves)", findings.await?);
         }
         let all = Which::Oldest(self.sockets);
-        let (_, findings) = cx
-            .exchange(sockets, &self.first, all, Shows::WhomItDialled)
+        let (_, findings) = sockets
+            .exchange(cx, &self.first, all, Shows::WhomItDialled)
             .await?;
         self.require(cx, "control failed (generation 1 serves every socket)", findings);
         Ok(())
@@ -108,7 +109,7 @@ impl Twins {
         within: Within,
     ) -> Result<(), Halt> {
         let forged = Shows::Always(self.forged);
-        let findings = cx.settle_exchange(sockets, &self.direct, forged, within).await?;
+        let findings = sockets.settle(cx, &self.direct, forged, within).await?;
         self.require(cx, "not witnessed (the leftover shows the first VIP)", findings);
         Ok(())
     }
@@ -121,7 +122,7 @@ impl Twins {
         within: Within,
     ) -> Result<(), Halt> {
         // What has not settled shows in the rounds that follow.
-        let findings = cx.settle_exchange(sockets, &self.second, Shows::WhomItDialled, within);
+        let findings = sockets.settle(cx, &self.second, Shows::WhomItDialled, within);
         if findings.await?.is_empty() {
             cx.record_delay(self.axis, within.since.elapsed());
         }
@@ -172,11 +173,11 @@ impl Twins {
         target: &Target,
         which: Which,
     ) -> Result<Vec<Attempt>, Halt> {
-        if !cx.is_open(self.axis) {
+        if !cx.axes().is_open(self.axis) {
             return Ok(Vec::new());
         }
-        let (attempts, findings) = cx.exchange(sockets, target, which, Shows::WhomItDialled).await?;
-        cx.judged(self.axis, findings);
+        let (attempts, findings) = sockets.exchange(cx, target, which, Shows::WhomItDialled).await?;
+        cx.axes().judged(self.axis, findings);
         Ok(attempts)
     }
 
@@ -190,6 +191,6 @@ pub(in super::super) fn require(cx: &Context, axis: &str, what: &str, findings: 
     if let Some(first) = findings.first() {
         let first = first.to_string();
         let why = format!("{what}: {}", first.lines().next().unwrap_or_default());
-        cx.inconclusive(axis, why, findings);
+        cx.axes().inconclusive(axis, why, findings);
     }
 }

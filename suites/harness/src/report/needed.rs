@@ -5,7 +5,8 @@ use std::fmt;
 use oracle::finding::{Finding, Weight};
 use serde::{Deserialize, Serialize};
 
-use crate::{report::AxisReport, verdict::Verdict};
+use super::AxisReport;
+use crate::verdict::Verdict;
 
 /// What the recovery from one fault needed, from before the fault to the verdict on what it was about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,10 @@
-//! Requests that may be sent again.
+//! Requests to the API: of which resource, which may be sent again, and what they say if they fail.
 
 use std::time::{Duration, Instant};
+
+use kube::{Api, Client, api::DynamicObject};
+
+use crate::{names::Kind, verdict::Halt};
 
 /// How often a request is sent at most whose connection ends before its answer: an API server that stops ends all that it
 /// has, and a client that keeps some finds out one by one.
@@ -41,6 +45,32 @@ async fn answered_within<T, F: Future<Output = kube::Result<T>>>(
 /// Whether the connection ended before the answer, or there was none.
 fn broke_off(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Service(_) | kube::Error::HyperError(_))
+}
+
+/// All objects of a kind, in one namespace or in all.
+pub(crate) fn all(client: &Client, kind: Kind, namespace: Option<&str>) -> Api<DynamicObject> {
+    match namespace {
+        Some(namespace) => api(client, kind, namespace),
+        None => Api::all_with(client.clone(), &kind.resource()),
+    }
+}
+
+/// Objects of a kind in a namespace; of all, if it is empty.
+pub(crate) fn api(client: &Client, kind: Kind, namespace: &str) -> Api<DynamicObject> {
+    let resource = kind.resource();
+    if namespace.is_empty() {
+        Api::all_with(client.clone(), &resource)
+    } else {
+        Api::namespaced_with(client.clone(), namespace, &resource)
+    }
+}
+
+/// The end of a case by a request that the API has refused.
+pub(crate) fn refused(what: &str, source: kube::Error) -> Halt {
+    Halt::Api {
+        what: what.to_owned(),
+        source: Box::new(source),
+    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,16 @@
 //! What a case leaves: its verdict, by axis, and what it recorded.
+//!
+//! `needed.rs`: what its recoveries needed.
+mod needed;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
 use oracle::finding::Finding;
 use serde::{Deserialize, Serialize};
 
-use crate::{recovery::Needed, spent::Spent, verdict::Verdict};
+use crate::{spent::Spent, verdict::Verdict};
+
+pub use needed::Needed;
 
 /// One axis of a case: a variant, a family, a vantage group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

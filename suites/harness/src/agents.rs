@@ -1,0 +1,96 @@
+//! The agents of the target: their states, and waits for them.
+
+use std::{collections::BTreeMap, time::Instant};
+
+use cluster::AgentState;
+
+use crate::{
+    context::Context,
+    history::Event,
+    verdict::Halt,
+    waiting::{Within, eventually},
+};
+
+/// The agents of all nodes; `None` where the cluster does not show them.
+pub async fn all(cx: &Context) -> Result<Option<BTreeMap<String, AgentState>>, Halt> {
+    let Ok(agents) = cx.cluster().agents() else {
+        return Ok(None);
+    };
+    let mut states = BTreeMap::new();
+    for node in cx.nodes() {
+        let state = agents.state(&node).await?;
+        cx.history().add(&Event::Agent {
+            node: node.clone(),
+            state: state.clone(),
+        });
+        states.insert(node, state);
+    }
+    Ok(Some(states))
+}
+
+/// Returns when the agent of a node, started after `before`, says that it is ready. `None`: it runs, and did not say
+/// so within the limit; what packets meet is judged all the same, because clients don't ask an agent how it is.
+///
+/// # Errors
+/// Inconclusive if no new agent runs at the end of the limit.
+pub async fn ready(
+    cx: &Context,
+    node: &str,
+    before: &AgentState,
+    within: Within,
+) -> Result<Option<Instant>, Halt> {
+    let seen = async || {
+        let state = cx.cluster().agents()?.state(node).await?;
+        let is_new = state.pid.is_some() && state.pid != before.pid;
+        Ok::<_, Halt>((is_new, is_new && state.ready == Some(true)))
+    };
+    let ready = eventually(&format!("a new agent of {node} is ready"), within, || async {
+        Ok(seen().await?.1.then(Instant::now))
+    })
+    .await;
+    match ready {
+        Ok(ready) => Ok(Some(ready)),
+        Err(Halt::Inconclusive(_)) if seen().await?.0 => Ok(None),
+        Err(halt) => Err(halt),
+    }
+}
+
+/// Whether the agent of a node does not say that it is ready until the limit is over.
+pub async fn stays_unready(cx: &Context, node: &str, within: Within) -> Result<bool, Halt> {
+    let ready = eventually(&format!("the agent of {node} is ready"), within, || async {
+        let state = cx.cluster().agents()?.state(node).await?;
+        Ok((state.ready == Some(true)).then_some(()))
+    })
+    .await;
+    match ready {
+        Ok(()) => Ok(false),
+        Err(Halt::Inconclusive(_)) => Ok(true),
+        Err(halt) => Err(halt),
+    }
+}
+
+/// Agents that were started again since: it would have healed what is under test. Empty where the cluster does
+/// not show its agents.
+pub async fn restarted_since(
+    cx: &Context,
+    before: Option<&BTreeMap<String, AgentState>>,
+) -> Result<Vec<String>, Halt> {
+    let (Some(before), Some(after)) = (before, all(cx).await?) else {
+        return Ok(Vec::new());
+    };
+    let is_same = |node: &str, state: &AgentState| {
+        before
+            .get(node)
+            .is_some_and(|old| old.pid == state.pid && old.starts == state.starts)
+    };
+    let words = |(node, state): (String, AgentState)| {
+        let exit = state.last_exit.unwrap_or_else(|| "unknown".to_owned());
+        (node, format!("{} starts, last exit {exit}", state.starts))
+    };
+    Ok(after
+        .into_iter()
+        .filter(|(node, state)| !is_same(node, state))
+        .map(words)
+        .map(|(node, text)| format!("{node} ({text})"))
+        .collect())
+}
