@@ -1,6 +1,6 @@
-//! Whether anybody gives Services of type LoadBalancer their addresses, found out before a run.
+//! Whether Services of type LoadBalancer get addresses, found out before a run.
 //!
-//! A target claims that it serves them; who gives them is another's part of the cluster, or nobody's.
+//! A target claims that it serves such addresses. Another part of the cluster assigns them, if it has one.
 
 use std::time::{Duration, Instant};
 

@@ -29,7 +29,7 @@ const LATE: f64 = 1.2;
 const WINDOWS: u32 = 3;
 
 /// Probes that are under way, from some clients to some targets at an even pace. Ended by drop.
-#[must_use = "a window that nobody ends decides nothing"]
+#[must_use = "a window that is not ended decides nothing"]
 pub struct Background {
     clients: Vec<Client>,
     targets: Vec<Target>,
@@ -88,8 +88,8 @@ impl Background {
     /// As [`Background::start`], where each client dials from these ports, the first to the last, each target from its share of
     /// them. Clients of one network have ports of their own.
     ///
-    /// For windows in which nobody translates at first: whoever tracks connections leaves those untranslated whose first packet
-    /// came then, and by the same source port so is a later one, for as long as the entry lives (two minutes after the last SYN,
+    /// For windows in which nothing is translated at first: conntrack leaves connections untranslated whose first packet came
+    /// then, and later ones from the same source port too, for as long as the entry lives (two minutes after the last SYN,
     /// `nf_conntrack_tcp_timeout_syn_sent`). A kernel hands its ports out again within seconds: it goes through them from another
     /// place every ten (`EPHEMERAL_PORT_SHUFFLE_PERIOD`).
     pub async fn start_from(
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_are_shared_out_and_nobody_has_those_of_another() {
+    fn no_two_shares_of_ports_overlap() {
         assert_eq!(shares([11_000, 29_999], 2), [[11_000, 20_499], [20_500, 29_999]]);
         assert_eq!(shares([1, 10], 3), [[1, 3], [4, 6], [7, 9]]);
         assert_eq!(shares([1, 2], 3), [[1, 1], [2, 2], [2, 2]]);

@@ -25,9 +25,9 @@ pub struct Case {
     pub claims: &'static [&'static str],
     /// The claim as one sentence.
     pub sentence: &'static str,
-    /// Whom it binds.
+    /// Who must meet it.
     pub tier: Tier,
-    /// Features that the vendor must have declared; otherwise the case is not supported. Empty: binds everybody.
+    /// Features that the vendor must have declared; otherwise the case is not supported. Empty: every implementation must meet it.
     pub features: &'static [&'static str],
     /// What the cluster must have, otherwise the case is skipped; and the target, otherwise it is not supported.
     pub needs: Needs,
@@ -43,7 +43,7 @@ pub struct Case {
     pub run: for<'a> fn(&'a Context) -> BoxFuture<'a, Result<(), Halt>>,
 }
 
-/// Whom a claim binds.
+/// Who must meet a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {

@@ -48,7 +48,7 @@ impl Made<'_> {
         timeout(limit, gone).await.map_err(|_| self.late(limit))?
     }
 
-    /// Removes it, and waits only where it may use one namespace: there nobody waits until few are ending
+    /// Removes it, and waits only where it may use one namespace: elsewhere the run waits until few are ending
     /// ([`Made::until_few_end`]).
     ///
     /// # Errors

@@ -21,12 +21,12 @@ impl Waiting {
     /// Starts a shell in a place that only waits.
     ///
     /// # Errors
-    /// If it does not say who it is.
+    /// If it does not print its process id.
     pub async fn start(cx: &Context, place: &Place) -> Result<Self, Halt> {
         let argv = ["sh", "-c", "echo $$; exec cat"].map(str::to_owned);
         let mut child = cx.cluster().exec(place, &argv).await?;
         child.stderr = None;
-        let failed = || Halt::Harness(format!("a shell {place} does not say who it is"));
+        let failed = || Halt::Harness(format!("a shell {place} does not print its process id"));
         let mut line = String::new();
         let mut out = BufReader::new(child.stdout.take().ok_or_else(failed)?);
         let read = tokio::time::timeout(cx.limits().endpoints, out.read_line(&mut line)).await;

@@ -93,8 +93,8 @@ pub struct Context {
 }
 
 impl Context {
-    /// Makes the first namespace, with the clients and the Services of the suite's own. They last until somebody removes what has the
-    /// run's label.
+    /// Makes the first namespace, with the clients and the Services of the suite's own. They last until what has the run's
+    /// label is removed.
     ///
     /// # Errors
     /// What kept it from being made.

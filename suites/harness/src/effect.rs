@@ -2,7 +2,7 @@
 //!
 //! When the suite's own watch holds the write and the fence has passed, the target has met it. What it then serves outside the
 //! permitted set is no missing witness but a failure, of the claim whose sentence it breaks, in whatever row it is seen (rule 6 of
-//! the catalogue). It is told as an axis of its own, and the row goes on: what it is about is judged all the same.
+//! the catalogue). It is reported as an axis of its own, and the row goes on: its own claim is judged all the same.
 
 use oracle::{
     check::Permitted,

@@ -23,7 +23,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Evidence {
-    /// Of those that did not pass, or needed a hand.
+    /// Of those that did not pass, or whose recoveries needed help.
     Failed,
     /// Of all.
     All,

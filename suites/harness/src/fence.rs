@@ -3,10 +3,10 @@
 //! After write W, one Service and one slice of the suite (the signal, `own_services.rs`) are changed and awaited in the datapath
 //! of the node under test. Watches are ordered per kind, so W has then been handled too.
 //!
-//! Cases also put a fence between a new Service and their first dial of it. Whoever tracks connections leaves one
+//! Cases also put a fence between a new Service and their first dial of it. Conntrack leaves a connection
 //! untranslated whose first packet came before the Service's rules, as long as its entry lives (two minutes for a TCP
 //! handshake), and a client that comes by the same source port again meets that entry: a kernel hands source ports out
-//! often enough for a case to see it. What becomes of those who dial too early is a claim of its own
+//! often enough for a case to see it. What becomes of a client that dials too early is a claim of its own
 //! (`udp-not-ready-yet`).
 
 use std::time::Duration;
@@ -29,14 +29,14 @@ use crate::{
     verdict::Halt,
 };
 
-/// From one look to the next where clients bear it, and how long each may take: before the change nobody may answer there.
+/// From one look to the next where clients bear it, and how long each may take: before the change nothing may answer there.
 const LOOK: Duration = Duration::from_millis(50);
 const LOOK_LIMIT: Duration = Duration::from_millis(500);
 /// Looks side by side: silent ones do not delay the one that is answered.
 const LANES: usize = 4;
 
-/// Looks are half of a second apart at most, [`LOOK_LIMIT`]; where one was later by so much the machine stood still, and nobody is
-/// accused of being late.
+/// Looks are half of a second apart at most, [`LOOK_LIMIT`]; where one was later by so much the machine stood still, and no
+/// target is judged to be late.
 const GAP: Duration = Duration::from_secs(2);
 /// The part of the limit that clients take to be started and to end, at most.
 const SLACK: f64 = 0.1;
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_that_stood_still_accuses_nobody() {
+    fn looks_that_a_machine_delayed_do_not_make_a_target_late() {
         let at = |start_us| Attempt {
             start_us,
             end_us: start_us + 1,

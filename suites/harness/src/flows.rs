@@ -27,7 +27,7 @@ use crate::{
 const LONGEST: Duration = Duration::from_secs(900);
 
 /// Flows that are under way. Ended by drop.
-#[must_use = "flows that nobody ends decide nothing"]
+#[must_use = "flows that are not ended decide nothing"]
 pub struct Flows(Vec<Opened>);
 
 /// Flows that were opened together, dealt to clients in turn.

@@ -1,4 +1,4 @@
-//! Datagrams that are too large for one packet: do they arrive whole, and from whom are their fragments?
+//! Datagrams that are too large for one packet: do they arrive whole, and where do their fragments come from?
 
 use cluster::Place;
 use futures::future::try_join_all;
@@ -19,7 +19,7 @@ use crate::{
 /// Verdict: of N datagrams of so many bytes from each client, whose fragments go out in this order (none: the kernel cuts
 /// them up), and of as large answers no more than 1 of [`Limits::lost_of`](crate::limits::Limits::lost_of) is lost and none is
 /// damaged. Unconnected sockets see answers from the address that they dialled. Fragments of answers come from where those of
-/// requests went: on hosts, whose devices show packets of others and those that are still to be translated, nobody looks.
+/// requests went: on hosts, whose devices show packets of others and those that are still to be translated, they are not checked.
 ///
 /// # Errors
 /// If a client ends, or may not send or see packets as they are.

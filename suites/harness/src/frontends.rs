@@ -1,4 +1,4 @@
-//! What leads to a Service: its cluster IP, its node ports, addresses of load balancers and external IPs; and who dials which.
+//! What leads to a Service: its cluster IP, its node ports, addresses of load balancers and external IPs; and which clients dial which.
 
 use std::{
     collections::BTreeSet,
@@ -180,7 +180,7 @@ pub fn node_addresses(cx: &Context, family: Family) -> Vec<(String, IpAddr)> {
     family.of_nodes(cx.cluster().describe())
 }
 
-/// Who dials what: all clients inside these targets, and the client outside, where there is one, those.
+/// Which clients dial what: all clients inside the first targets, and the client outside, where there is one, the others.
 #[must_use]
 pub fn vantages(cx: &Context, inside: Vec<Target>, outside: Vec<Target>) -> Vec<Vantage> {
     let beyond = cx.clients().outside().map(|client| (vec![client], outside));

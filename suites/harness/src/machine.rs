@@ -3,7 +3,7 @@
 use std::fs;
 
 /// A line for each processor, of hexadecimal numbers; the second is how many packets its queue had no room for
-/// (`net.core.netdev_max_backlog`, `Documentation/admin-guide/sysctl/net.rst`). Of the whole kernel, whoever looks.
+/// (`net.core.netdev_max_backlog`, `Documentation/admin-guide/sysctl/net.rst`). The same in every network namespace.
 const QUEUES: &str = "/proc/net/softnet_stat";
 
 /// Packets that the queues of all processors had no room for since the kernel was started. 0 if it does not say.

@@ -10,7 +10,7 @@
 //! | `p5a01c2-000`, [`Context::namespace`](crate::context::Context::namespace) | an axis | `p5a01c2-000-t`, `p5a01c2-000-t-ext` |
 //! | `fence-5a01c2` | the fence, clients, the control Service | `fence-5a01c2-signal` |
 //! | `p5a01c2-00a-b`, [`namespace_ending`](crate::context::Context::namespace_ending) | an axis about names, beside others of its own | `t-5a01c2-00` |
-//! | `default` | nobody | as it is: the case asks [`named`](crate::context::Context::named) for it |
+//! | `default` | the cluster | as it is: the case makes it with [`named`](crate::context::Context::named) |
 //!
 //! Which name is the beginning of which stays as it is. Where the suite may use one namespace only, all is in that one, and what a
 //! case has for namespaces are beginnings of names.

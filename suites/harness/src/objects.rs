@@ -32,7 +32,7 @@ fn with_labels(mut object: Value, labels: &Value) -> Value {
     object
 }
 
-/// Who the suite is, in `managed-by` labels and as field manager.
+/// Name of the suite, in `managed-by` labels and as field manager.
 pub const MANAGER: &str = "plumbline";
 /// Label of what a case has made, beside that of its run.
 pub const CASE_LABEL: &str = "plumbline-case";

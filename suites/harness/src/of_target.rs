@@ -18,7 +18,7 @@ pub type Hooks = [&'static str; 2];
 pub enum OfTarget {
     /// It documents that its agents can reach the API by an address of a Service that it serves itself.
     ServiceWay,
-    /// It documents that its agents can be told further addresses of the API.
+    /// It documents that its agents can be given further addresses of the API.
     FurtherAddresses,
     /// It has this other configuration.
     Variant(Variant),
@@ -49,7 +49,7 @@ impl OfTarget {
         !matches!(self, Self::ServiceWay | Self::FurtherAddresses | Self::Variant(_))
     }
 
-    /// Why a target is without it, in words; `None`: it has it, or nobody has looked yet.
+    /// Why a target is without it, in words; `None`: it has it, or was not looked at yet.
     #[must_use]
     pub fn lacks(self, cluster: &Description, found: Option<&Found>) -> Option<String> {
         let target = &cluster.target;
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_nothing_on_a_node_lacks_all_that_is_looked_for_there_and_says_what() {
+    fn a_target_with_nothing_on_a_node_lacks_all_that_is_looked_for_there() {
         let rows = [
             (OfTarget::ProgramsAt(CONNECT), "at connect4 of the agent's cgroup"),
             (

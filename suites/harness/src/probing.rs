@@ -212,7 +212,8 @@ pub(crate) async fn judge_attempts(
     Ok(attempts)
 }
 
-/// Records who answered in the place of nobody: an answer by what is no backend is NONE, and told (rule 8 of the catalogue).
+/// Records answers where no backend may answer: one that is not from a backend counts as NONE, and is recorded (rule 8 of the
+/// catalogue).
 fn record_foreign(cx: &Context, targets: &[Target], attempts: &[Attempt]) {
     let dead = targets
         .iter()
@@ -312,7 +313,7 @@ pub async fn settle(
     }
 }
 
-/// The fewest probes that show the targets' sets, from one client; judged by nobody.
+/// The fewest probes that show the targets' sets, from one client; they are not judged.
 pub async fn probe_briefly(cx: &Context, client: &Client, targets: &[Target]) -> Result<Vec<Attempt>, Halt> {
     run(cx, client, round(targets, Target::fewest, cx.limits())).await
 }

@@ -1,5 +1,4 @@
-//! Sockets that clients keep through a case, led to one destination after the other: whom do they show as the one they
-//! talk to?
+//! Sockets that clients keep through a case and use for one destination after the other: which peer do they show?
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -81,7 +80,7 @@ impl Sockets {
     }
 
     /// One exchange with the target on these sockets of each client, and what is not as expected: all are answered as the
-    /// target permits, and show whom they should.
+    /// target permits, and show the peer that they should.
     ///
     /// # Errors
     /// If a client ends, or does not finish its round.
@@ -103,7 +102,7 @@ impl Sockets {
         let mut findings = Vec::new();
         for Keeper { client, .. } in &self.0 {
             let at_least = which.count() as usize;
-            // Whom it shows comes first: who is shown wrongly is what these sockets are for.
+            // The peer comes first: a wrong one is what these sockets are for.
             findings.extend(peers(&observed, &target.stream(client), shows, at_least));
             findings.extend(observed.judge(&target.expectation(client, at_least)));
         }
@@ -152,7 +151,7 @@ pub(crate) fn round(cx: &Context, target: &Target, which: Which) -> Round {
     }
 }
 
-/// Verdict: the sockets of these attempts show whom they should.
+/// Verdict: the sockets of these attempts show the peer that they should.
 pub fn judge_peers(cx: &Context, clients: &[Client], targets: &[Target], attempts: &[Attempt], shows: Shows) {
     let observed = Observed::new(attempts, &[], cx.limits().times());
     for target in open_targets(cx, targets) {
@@ -162,7 +161,7 @@ pub fn judge_peers(cx: &Context, clients: &[Client], targets: &[Target], attempt
     }
 }
 
-/// Records whom the sockets of these attempts show, by transport.
+/// Records which peers the sockets of these attempts show, by transport.
 pub fn record_peers(cx: &Context, axis: &str, attempts: &[Attempt]) {
     let transports: BTreeSet<Transport> = attempts.iter().map(|attempt| attempt.transport).collect();
     for transport in transports {

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Handshakes of TLS of a client with a target that are under way at once in a window. Where the machine can't keep the pace,
-/// more of them only slow each other and whoever answers down, until none is done in its time: those that are late then begin
+/// more of them only slow each other and the server down, until none is done in its time: those that are late then begin
 /// late, and the window lasts longer.
 const HANDSHAKES_AT_ONCE: u32 = 4;
 /// Of a client's rate, a probe over TLS takes as much as so many others.

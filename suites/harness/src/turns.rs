@@ -1,4 +1,4 @@
-//! Turns of those who probe as fast as clients may, where one machine is the clusters of many cases.
+//! Turns of rounds of probes at the full rate of clients, where one machine is the clusters of many cases.
 //!
 //! Several rounds of thousands of probes at once use up a machine's processors. Then answers come late, more are asked for
 //! meanwhile, and what was not answered in time decides nothing: of sixteen cases at once on two processors, three had to be tried

@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// A recovery that is watched.
-#[must_use = "a recovery that nobody ends is recorded nowhere"]
+#[must_use = "a recovery that is not ended is recorded nowhere"]
 pub struct Recovering {
     node: String,
     before: AgentState,

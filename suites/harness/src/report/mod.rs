@@ -49,7 +49,7 @@ pub struct CaseReport {
     pub area: String,
     /// The claims that it decides.
     pub claims: Vec<String>,
-    /// Whom they bind.
+    /// Who must meet them.
     pub tier: String,
     /// What came of it.
     #[serde(flatten)]
@@ -75,7 +75,7 @@ pub struct CaseReport {
     /// What its faults have done to nodes and could not undo ([`faults::FaultInjector::unhealed`]): for whoever has the cluster to heal.
     #[serde(default)]
     pub unhealed: Vec<String>,
-    /// Where the evidence lies: known to whoever gave the case its folder, which may be elsewhere by the time that its report is read.
+    /// Where the evidence lies: known to the run, which gave the case its folder; that may be elsewhere when the report is read.
     #[serde(skip)]
     pub evidence: Option<PathBuf>,
     /// What it has spent.
