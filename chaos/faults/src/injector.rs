@@ -35,7 +35,7 @@ impl FaultInjector {
     }
 
     pub(crate) fn cluster(&self) -> &Cluster {
-        &*self.cluster
+        &self.cluster
     }
 
     /// Descriptions of dropped faults that could not be healed. They stay on the node until [`heal`](crate::heal) undoes

@@ -157,7 +157,7 @@ async fn attach(cx: &Context, node: &str, address: IpAddr) -> Result<ForeignProg
         })
         .collect();
     let expires = cx.limits().longest(CASE.longest);
-    Ok(ForeignPrograms::attach(&**cx.cluster(), node, &hooks, address, expires).await?)
+    Ok(ForeignPrograms::attach(cx.cluster(), node, &hooks, address, expires).await?)
 }
 
 /// The programs, and what they see.

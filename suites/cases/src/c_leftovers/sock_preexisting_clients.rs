@@ -83,12 +83,12 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         .capabilities
         .contains(&Capability::Baseline)
     {
-        let had = Remains::before(&**cx.cluster(), node).await?;
+        let had = Remains::before(cx.cluster(), node).await?;
         eventually(
             "nothing of the agent is left on the node",
             Within::from_now(LATE),
             || async {
-                let left = Remains::of(&**cx.cluster(), node).await.map_err(Halt::from)?;
+                let left = Remains::of(cx.cluster(), node).await.map_err(Halt::from)?;
                 Ok(left.beyond(&had).is_empty().then_some(()))
             },
         )

@@ -67,7 +67,7 @@ async fn pinned(cx: &Context, axis: &str, found: Found) -> Result<(), Halt> {
 
     cx.phase(&format!("{axis}: the agent is killed, and the API changes"));
     let down = stop(cx, node, Stop::Kill).await?;
-    let left = Remains::of(&**cx.cluster(), node).await?;
+    let left = Remains::of(cx.cluster(), node).await?;
     cx.fault(&format!("left on {node}: {left}"));
     if !left.has("pins") {
         return Err(Halt::Inconclusive(
@@ -75,7 +75,7 @@ async fn pinned(cx: &Context, axis: &str, found: Found) -> Result<(), Halt> {
         ));
     }
     if found == Found::LaidOutOtherwise {
-        let Refitted(refitted) = Refitted::on(&**cx.cluster(), node).await?;
+        let Refitted(refitted) = Refitted::on(cx.cluster(), node).await?;
         cx.fault(&format!("laid out otherwise: {refitted:?}"));
         if refitted.is_empty() {
             return Err(Halt::Inconclusive(

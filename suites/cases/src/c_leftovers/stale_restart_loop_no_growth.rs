@@ -70,7 +70,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     .await?;
     // What is replaced dies late.
     has_lasted(Instant::now(), LATE).await;
-    let first = Remains::of(&**cx.cluster(), node).await?;
+    let first = Remains::of(cx.cluster(), node).await?;
     cx.record("after the first start", first.to_string());
     if first.is_empty() {
         return Err(Halt::Inconclusive(
@@ -84,13 +84,13 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     }
     let within = Within::from_now(LATE);
     let same = eventually("the numbers are those of the first start", within, || async {
-        let now = Remains::of(&**cx.cluster(), node).await.map_err(Halt::from)?;
+        let now = Remains::of(cx.cluster(), node).await.map_err(Halt::from)?;
         Ok((!now.exceeds(&first)).then_some(()))
     });
     let findings = match same.await {
         Ok(()) => Vec::new(),
         Err(Halt::Inconclusive(_)) => {
-            let now = Remains::of(&**cx.cluster(), node).await?;
+            let now = Remains::of(cx.cluster(), node).await?;
             vec![Finding {
                 weight: Weight::Violation,
                 subject: format!("{node} after {RESTARTS} restarts"),

@@ -80,7 +80,7 @@ async fn displaced(cx: &Context, suffix: &str, removed: bool) -> Result<(), Halt
     ));
     let mut recovery = Recovering::begin(cx, node).await?;
     let mut held =
-        LeftoverPrograms::hold(&**cx.cluster(), node, &hooks(cx), cx.limits().longest(LONGEST)).await?;
+        LeftoverPrograms::hold(cx.cluster(), node, &hooks(cx), cx.limits().longest(LONGEST)).await?;
     let agent = StoppedAgent::stop(cx.faults(), node, Stop::Kill).await?;
     let pins = held.displace(removed).await?;
     if pins.is_empty() {

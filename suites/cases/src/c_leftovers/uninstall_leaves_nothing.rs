@@ -59,9 +59,9 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         control,
     )
     .await?;
-    let before = Remains::before(&**cx.cluster(), node).await?;
+    let before = Remains::before(cx.cluster(), node).await?;
     cx.record("before", before.to_string());
-    let now = async || Ok::<_, FaultError>(Remains::of(&**cx.cluster(), node).await?.beyond(&before));
+    let now = async || Ok::<_, FaultError>(Remains::of(cx.cluster(), node).await?.beyond(&before));
     let installed = now().await?;
     cx.record("installed", installed.to_string());
     if installed.is_empty() {
