@@ -5,7 +5,7 @@ use lb_abi::{Port, flow_flags};
 use crate::{
     elapsed,
     net::{
-        Outcome, conntrack, route,
+        Hook, Outcome, conntrack, route,
         view::{Entry, Inserted, Node, Socket},
         work::{Old, Work},
     },
@@ -33,11 +33,14 @@ const NEARLY_FULL: u32 = 16;
 /// them. (Who has closed first, and waits for 2 MSL, takes a new connection all the same: RFC 6191, RFC 9293 3.6.1.)
 const QUIET: u32 = 2;
 
-/// Stores the reply's entry for a client that keeps its address and port. If another one's replies have the tuple, a
-/// port has to be allocated.
+/// Stores the reply's entry for a client that keeps its address and port. A port has to be allocated if the tuple is taken: by
+/// another flow's replies, or by a socket of the node.
 #[inline(always)]
-pub(super) fn keep<N: Node>(node: N, work: &mut Work, now: u32) -> Result<Place, Outcome> {
+pub(super) fn keep<N: Node>(hook: Hook, node: N, work: &mut Work, now: u32) -> Result<Place, Outcome> {
     work.key = work.to.inverse();
+    if is_of_socket(hook, node, work) {
+        return Ok(Place::Allocated);
+    }
     work.flow.flags = flow_flags::REPLY;
     match node.insert(&work.key, &work.flow) {
         Inserted::New => Ok(Place::Kept),
@@ -56,6 +59,16 @@ pub(super) fn keep<N: Node>(node: N, work: &mut Work, now: u32) -> Result<Place,
             }
         }
     }
+}
+
+/// Whether a socket of the node has the tuple that a packet of another one is about to become. A socket program has connected it
+/// to the backend, and no packet of it was ever in FLOWS. (At this hook a source that is kept is the node's own; with a tuple that
+/// stays as it is, the socket would be the client's.)
+#[inline(always)]
+fn is_of_socket<N: Node>(hook: Hook, node: N, work: &Work) -> bool {
+    matches!(hook, Hook::NodeEgress)
+        && work.to != work.headers.tuple
+        && matches!(node.socket(&work.key), Socket::Connected)
 }
 
 /// Allocates a port and stores the reply's entry.

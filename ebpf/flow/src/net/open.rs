@@ -225,7 +225,7 @@ fn store<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<Outcome, Outco
     };
     if matches!(work.place, Place::Kept) {
         route::decide(hook, node, work, 0)?;
-        work.place = allocate::keep(node, work, now)?;
+        work.place = allocate::keep(hook, node, work, now)?;
     }
     if !matches!(work.place, Place::Kept) {
         route::decide(hook, node, work, flow_flags::SNAT)?;
@@ -267,7 +267,7 @@ fn keep_after_all<N: Node>(hook: Hook, node: N, work: &mut Work, now: u32) -> Re
     work.to.source = work.headers.tuple.source;
     work.to.source_port = work.headers.tuple.source_port;
     route::decide(hook, node, work, 0)?;
-    match allocate::keep(node, work, now)? {
+    match allocate::keep(hook, node, work, now)? {
         Place::Kept => Ok(()),
         Place::Allocated | Place::Preferred => Err(Outcome::DroppedPortsExhausted),
     }

@@ -48,9 +48,9 @@ pub enum Inserted {
 pub enum Socket {
     /// None.
     None,
-    /// One, of TCP; or of UDP, that would get the packets of others, too.
+    /// A socket that receives from any source: a listening TCP socket, or a UDP socket that is not connected.
     Bound,
-    /// One of UDP that is connected to just that source.
+    /// A socket whose peer is the source of the tuple: a TCP connection in any state, or a connected UDP socket.
     Connected,
 }
 

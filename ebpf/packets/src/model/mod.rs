@@ -52,5 +52,5 @@ pub use self::{
     decide::expected,
     read::{Frame, Read, Transport, read, transport},
     routes::{Route, Routes},
-    state::{Device, Input, Observed, Outcome, Rejects, Socket, State, Translated, Verdict},
+    state::{Device, Input, NodeSockets, Observed, Outcome, Rejects, State, Translated, Verdict},
 };

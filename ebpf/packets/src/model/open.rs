@@ -35,10 +35,14 @@ impl Run<'_> {
             (SCTP, Some(chunk)) => chunk == INIT,
             _ => true,
         };
-        let end = (TCP, tuple.destination, tuple.destination_port.get());
-        let socket = tuple.protocol == TCP && self.input.sockets.contains(&end);
+        let sockets = self.input.sockets;
+        let takes = match tuple.protocol {
+            TCP => !opens && sockets.receive(&tuple),
+            UDP => sockets.connected.contains(&tuple.inverse()),
+            _ => false,
+        };
         let machines = !external && !has(address_flags::VIP) && !has(address_flags::NODE);
-        if !opens && (machines || (has(address_flags::NODE) && socket)) {
+        if (machines && !opens) || (has(address_flags::NODE) && takes) {
             return self.nobodys(packet);
         }
         if self.martian(tuple.source) {
@@ -117,7 +121,7 @@ impl Run<'_> {
         let another = |holder: Option<Tuple>| holder.is_some_and(|holder| holder != tuple);
         let mut way = Way {
             reply: false,
-            snat: snat || tries || another(self.holder(&to.inverse())),
+            snat: snat || tries || another(self.holder(&to.inverse())) || self.is_of_socket(&tuple, &kept),
         };
         if self.expires(&packet.frame, way, to.destination) {
             return self.answer(&packet.frame, Answer::TimeExceeded, Counter::AnsweredTimeExceeded);
@@ -126,7 +130,12 @@ impl Run<'_> {
             let own_address = self.own(to.source);
             match self.allocate(&tuple, &to, own_address, tries, old.as_ref()) {
                 Some(port) => to.source_port = lb_abi::Port::new(port),
-                None if tries && !another(self.holder(&kept.inverse())) => (to, way.snat) = (kept, false),
+                None if tries
+                    && !another(self.holder(&kept.inverse()))
+                    && !self.is_of_socket(&tuple, &kept) =>
+                {
+                    (to, way.snat) = (kept, false);
+                }
                 None => return self.drop(Counter::DroppedPortsExhausted),
             }
         }
@@ -149,6 +158,11 @@ impl Run<'_> {
             .push((to.inverse(), answering(&tuple, &flow, self.input.now)));
         change.put.push((tuple, flow));
         self.translate(packet, &to, way, Counter::FlowOpened, change)
+    }
+
+    /// Whether another socket of the node has the tuple that a client of the node would have with its own port.
+    fn is_of_socket(&self, tuple: &Tuple, kept: &Tuple) -> bool {
+        self.input.hook == Device::NodeEgress && kept != tuple && self.input.sockets.connected.contains(kept)
     }
 
     /// The reply's key that a flow had, if that was its own and is not the new one's.

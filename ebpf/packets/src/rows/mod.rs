@@ -16,7 +16,7 @@
 //! | `hairpin` | clients that are their own backend; the node's own backends |
 //! | `masquerading` | SNAT in both directions |
 //! | `cluster` | clients of the cluster, who may be connected to the backend itself, too |
-//! | `allocating` | ports for SNAT: reuse, exhaustion, collisions |
+//! | `allocating` | ports: reuse, exhaustion, collisions with flows and with sockets of the node |
 //! | `around` | connections to a backend's own address, which look like a flow's |
 //! | `policy` | traffic policies, source ranges |
 //! | `affinity` | session affinity |

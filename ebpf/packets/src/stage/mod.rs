@@ -51,8 +51,8 @@ pub enum StageError {
     /// A map could not be read or written.
     #[error("failed to use a map")]
     Map(#[from] MapError),
-    /// A socket that a row holds could not be made.
-    #[error("failed to bind a socket to {0} port {1}: is the thread in a World?")]
+    /// A socket that a row holds could not be opened.
+    #[error("failed to open a socket at {0} port {1}: is the thread in a World?")]
     Socket(IpAddr, u16, #[source] io::Error),
     /// The row does not hold.
     #[error(transparent)]

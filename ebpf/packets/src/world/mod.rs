@@ -14,6 +14,7 @@
 
 mod addresses;
 mod netlink;
+pub mod sockets;
 
 use std::{
     fs::{self, File},

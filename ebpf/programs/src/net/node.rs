@@ -55,35 +55,46 @@ impl Local {
     fn socket_of<const WORDS: usize>(self, protocol: u8, mut tuple: SocketTuple<WORDS>) -> Socket {
         /// `BPF_F_CURRENT_NETNS`.
         const CURRENT_NETNS: u64 = u64::MAX;
-        /// `TCP_ESTABLISHED`, which a connected socket of UDP is in, too.
+        /// `TCP_ESTABLISHED`, which is also the state of a connected UDP socket.
         const ESTABLISHED: u32 = 1;
+        /// `TCP_LISTEN`.
+        const LISTEN: u8 = 10;
         let size = size_of::<SocketTuple<WORDS>>() as u32;
         let pointer = (&raw mut tuple).cast();
-        let socket: *mut bpf_sock = match protocol {
-            // SAFETY: a tuple of one of the sizes that it takes.
-            TCP => unsafe { bpf_skc_lookup_tcp(self.skb.context(), pointer, size, CURRENT_NETNS, 0) },
-            // SAFETY: as above.
-            UDP => unsafe { bpf_sk_lookup_udp(self.skb.context(), pointer, size, CURRENT_NETNS, 0) },
+        let (socket, connected) = match protocol {
+            TCP => {
+                // SAFETY: a tuple of one of the sizes that the helper takes.
+                let socket: *mut bpf_sock =
+                    unsafe { bpf_skc_lookup_tcp(self.skb.context(), pointer, size, CURRENT_NETNS, 0) };
+                if socket.is_null() {
+                    return Socket::None;
+                }
+                // One byte here and four below: the verifier takes one type of socket for each load instruction, and loads of
+                // the same width would be merged.
+                // SAFETY: a socket that was found, and a field that may be read in part.
+                let state = unsafe { (&raw const (*socket).state).cast::<u8>().read_volatile() };
+                (socket, state != LISTEN)
+            }
+            UDP => {
+                // SAFETY: as above.
+                let socket: *mut bpf_sock =
+                    unsafe { bpf_sk_lookup_udp(self.skb.context(), pointer, size, CURRENT_NETNS, 0) };
+                if socket.is_null() {
+                    return Socket::None;
+                }
+                // SAFETY: a socket that was found, and a field that may be read.
+                let state = unsafe { (&raw const (*socket).state).read_volatile() };
+                (socket, state == ESTABLISHED)
+            }
             _ => return Socket::None,
         };
-        if socket.is_null() {
-            return Socket::None;
-        }
-        let found = if protocol == UDP {
-            // SAFETY: found, and a field that may be read, as a whole. (Of one instruction a verifier takes one type of socket; and
-            // of TCP it does not matter.)
-            let state = unsafe { (&raw const (*socket).state).read_volatile() };
-            if state == ESTABLISHED {
-                Socket::Connected
-            } else {
-                Socket::Bound
-            }
+        // SAFETY: a socket that was found above and is not used after this.
+        unsafe { bpf_sk_release(socket.cast()) };
+        if connected {
+            Socket::Connected
         } else {
             Socket::Bound
-        };
-        // SAFETY: found above, and not used after this.
-        unsafe { bpf_sk_release(socket.cast()) };
-        found
+        }
     }
 }
 

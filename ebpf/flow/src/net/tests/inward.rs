@@ -11,6 +11,8 @@ use super::{
 const REMOTE: (Address, u16) = (POD, 8080);
 const CALLER: (Address, u16) = (NODE, 5000);
 const PORT: (Address, u16) = (NODE, 30500);
+/// Another address of this node.
+const OTHER_NODE: Address = Address::v4([192, 0, 2, 9]);
 
 /// Where a packet goes that is translated.
 fn way(hook: Hook, fake: &Fake, packet: &[u8]) -> (Outcome, Tuple, Way) {
@@ -137,4 +139,54 @@ fn an_answer_that_is_translated_is_not_noted_as_the_nodes_own() {
     assert_eq!(at(Hook::NodeEgress, &fake, &sent), Outcome::Passed);
     let flags = fake.entry(&reply).unwrap().flags;
     assert_eq!(flags, flow_flags::OWN, "that flow is over");
+}
+
+#[test]
+fn a_client_of_the_node_keeps_its_port_unless_a_socket_is_connected_to_the_backend_from_there() {
+    for (socket, port) in [
+        (Socket::None, CALLER.1),
+        (Socket::Bound, CALLER.1),
+        (Socket::Connected, 40_000),
+    ] {
+        let mut fake = remote();
+        fake.socket = Some((Port::new(CALLER.1), socket));
+        assert_eq!(
+            way(Hook::NodeEgress, &fake, &segment(CALLER, (VIP, 80), SYN)),
+            (Outcome::Opened, tuple((NODE, port), REMOTE), Way::Routed),
+            "{socket:?}"
+        );
+        let flags = fake.entry(&tuple(REMOTE, (NODE, port))).map(|flow| flow.flags);
+        let snat = if port == CALLER.1 { 0 } else { flow_flags::SNAT };
+        assert_eq!(flags, Some(flow_flags::REPLY | snat), "{socket:?}");
+    }
+}
+
+#[test]
+fn where_no_port_is_free_a_client_whose_tuple_a_socket_has_is_not_served() {
+    let mut fake = remote();
+    (fake.config.snat_first, fake.config.snat_last) = (CALLER.1, CALLER.1);
+    fake.socket = Some((Port::new(CALLER.1), Socket::Connected));
+    let (outcome, ..) = way(Hook::NodeEgress, &fake, &segment(CALLER, (VIP, 80), SYN));
+    assert_eq!(outcome, Outcome::DroppedPortsExhausted);
+    assert!(fake.is_empty(), "nothing is left of it");
+}
+
+#[test]
+fn a_tuple_that_stays_as_it_is_is_the_clients_own_sockets() {
+    let mut fake = remote();
+    let backend = (OTHER_NODE, 30500);
+    fake.maps.addresses.insert(OTHER_NODE, address_flags::NODE);
+    let frontend = fake.maps.frontends.values().copied().next().unwrap();
+    let key = FrontendKey {
+        address: Address::UNSPECIFIED_V4,
+        port: Port::new(backend.1),
+        protocol: TCP,
+        pad: 0,
+    };
+    fake.maps.frontends.insert(key, frontend);
+    let there = fake.maps.backends.get_mut(&5).unwrap();
+    (there.address, there.port) = (backend.0, Port::new(backend.1));
+    fake.socket = Some((Port::new(CALLER.1), Socket::Connected));
+    let (outcome, to, _) = way(Hook::NodeEgress, &fake, &segment(CALLER, backend, SYN));
+    assert_eq!((outcome, to), (Outcome::Opened, tuple(CALLER, backend)));
 }

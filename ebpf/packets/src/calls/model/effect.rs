@@ -263,7 +263,11 @@ fn source(destination: Address) -> Option<Address> {
     if !destination.is_v4() {
         return None;
     }
-    Some(if destination.is_loopback() { Address::LOOPBACK_V4 } else { destination })
+    Some(if destination.is_loopback() {
+        Address::LOOPBACK_V4
+    } else {
+        destination
+    })
 }
 
 /// The kernel sends a datagram; whoever is there answers.

@@ -220,3 +220,21 @@ fn a_closing_flow_that_outlives_a_connection_around_it_is_found() {
         },
     );
 }
+
+#[test]
+fn a_tuple_that_is_taken_from_a_socket_of_the_node_is_found() {
+    found(
+        "a tuple that is taken from a socket of the node",
+        |state, input, observed| {
+            let mut sockets = input.sockets.clone();
+            // Ports that are allocated stay those of sockets.
+            let is_allocated = |port: lb_abi::Port| port.get() >= state.config.snat_first;
+            sockets.connected.retain(|sent| is_allocated(sent.source_port));
+            let blind = Input {
+                sockets: &sockets,
+                ..input.clone()
+            };
+            expected(state, &blind, observed)
+        },
+    );
+}
