@@ -13,8 +13,8 @@ pub trait Packet: Copy {
     fn protocol(self) -> [u8; 2];
     /// Its length in bytes.
     fn length(self) -> u32;
-    /// Whether it was merged of several, or is to be cut into several.
-    fn merged(self) -> bool;
+    /// Whether it was merged of several packets, or is to be cut into several (`gso_size` is not 0).
+    fn is_gso(self) -> bool;
     /// So many words of four bytes each, as they lie there; `None` if they are not all there.
     fn words<const WORDS: usize>(self, offset: u32) -> Option<[u32; WORDS]>;
     /// Two bytes.
@@ -90,8 +90,8 @@ pub trait Node: Tables + Copy {
     fn in_service_range(self, address: Address) -> bool;
     /// `Config.rejects_per_second`.
     fn rejects_per_second(self) -> u32;
-    /// Whether the packet is the node's own: it has come in by no device.
-    fn has_sent(self) -> bool;
+    /// Whether the packet was sent by a process of the node: it has come in by no device.
+    fn is_locally_generated(self) -> bool;
     /// Which local socket would get packets with this tuple.
     fn socket(self, tuple: &Tuple) -> Socket;
     /// Counts on [`Counter::SnatReused`](lb_abi::Counter::SnatReused).

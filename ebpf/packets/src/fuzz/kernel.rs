@@ -104,7 +104,7 @@ pub struct Kernel {
     holds: State,
     counts: Counts,
     traffic: (BTreeMap<ServiceId, Traffic>, BTreeMap<BackendId, Traffic>),
-    /// Packets that were answered, by what the clock said before and after, and whether there was a limit.
+    /// Packets that were answered, with the clock before and after, and whether there was a limit.
     answered: VecDeque<(u32, u32, bool)>,
 }
 

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::model::{Input, NodeSockets, Observed, Outcome, Routes, State};
 
-/// What says what is permitted: [`model::expected`](crate::model::expected), or in tests of the fuzzing a wrong one.
+/// Computes what is permitted: [`model::expected`](crate::model::expected), or in tests of the fuzzing a wrong one.
 pub type Model = fn(&State, &Input<'_>, &Observed<'_>) -> Outcome;
 
 /// How much is run.
@@ -76,7 +76,7 @@ impl<'a> Fuzzer<'a> {
         }
     }
 
-    /// Runs cases until one differs or the limits are reached. `progress` is told after each case how many there
+    /// Runs cases until one differs or the limits are reached. `progress` is called after each case with how many there
     /// have been, and may break it off.
     ///
     /// # Errors

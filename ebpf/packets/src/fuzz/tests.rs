@@ -1,4 +1,4 @@
-//! What is drawn, without a kernel: the model alone says what becomes of it.
+//! What is drawn, without a kernel: the model alone decides what becomes of it.
 
 use std::collections::BTreeMap;
 

@@ -222,7 +222,7 @@ impl Run<'_> {
         ports::allocate(&self.state.config, at, observed, none)
     }
 
-    /// Whether a reply's key is nobody's, or of a flow that is over.
+    /// Whether a reply's key is of no flow, or of one that is over.
     pub(super) fn free(&self, key: &Tuple) -> bool {
         self.holder(key).is_none()
     }

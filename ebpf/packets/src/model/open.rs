@@ -10,7 +10,7 @@ use super::{
     answer::Answer,
     decide::{Packet, Run},
     known::{ACK, INIT, RST, SYN, answering, shows},
-    translate::{Change, Way},
+    translate::{Change, FlowSide},
 };
 
 impl Run<'_> {
@@ -21,7 +21,7 @@ impl Run<'_> {
         let Some((frontend, id)) = self.frontend(&tuple, external) else {
             return self.no_frontend(packet);
         };
-        let flags = self.said(tuple.destination).unwrap_or(0);
+        let flags = self.flags_or_range(tuple.destination).unwrap_or(0);
         let has = |flag: u32| flags & flag != 0;
         if packet.frame.later() {
             return if has(address_flags::VIP) || has(address_flags::LOAD_BALANCER) {
@@ -43,7 +43,7 @@ impl Run<'_> {
         };
         let machines = !external && !has(address_flags::VIP) && !has(address_flags::NODE);
         if (machines && !opens) || (has(address_flags::NODE) && takes) {
-            return self.nobodys(packet);
+            return self.pass_without_service(packet);
         }
         if self.martian(tuple.source) {
             return self.drop(Counter::DroppedMartian);
@@ -101,7 +101,7 @@ impl Run<'_> {
         // Or of one that its socket has begun itself, by another frontend, where this one is left to packets.
         let ranged = frontend.flags & frontend_flags::SOURCE_RANGES != 0;
         let datagram = self.input.hook == Device::PodIngress && tuple.protocol == UDP;
-        let at_node = self.said(tuple.destination).unwrap_or(0) & address_flags::NODE != 0;
+        let at_node = self.flags_or_range(tuple.destination).unwrap_or(0) & address_flags::NODE != 0;
         let moves = !snat && self.input.hook != Device::NodeIngress && (ranged || (datagram && at_node));
         let mut to = Tuple {
             destination: backend.address,
@@ -119,7 +119,7 @@ impl Run<'_> {
         }
         tries |= moves;
         let another = |holder: Option<Tuple>| holder.is_some_and(|holder| holder != tuple);
-        let mut way = Way {
+        let mut way = FlowSide {
             reply: false,
             snat: snat || tries || another(self.holder(&to.inverse())) || self.is_of_socket(&tuple, &kept),
         };
@@ -176,7 +176,7 @@ impl Run<'_> {
         if self.reserved(packet.tuple.destination) {
             self.reject(packet, Counter::RejectedUnknownPort)
         } else {
-            self.nobodys(packet)
+            self.pass_without_service(packet)
         }
     }
 
@@ -197,7 +197,7 @@ impl Run<'_> {
         }
     }
 
-    /// A source that nobody can have.
+    /// A source that no host can have.
     pub(super) fn martian(&self, source: Address) -> bool {
         let first = if source.is_v4() {
             source.last4()[0]

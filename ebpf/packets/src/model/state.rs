@@ -1,4 +1,4 @@
-//! What the model reads and what it says.
+//! What the model reads, and what it returns.
 
 use std::collections::{BTreeMap, BTreeSet};
 

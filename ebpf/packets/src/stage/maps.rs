@@ -7,7 +7,7 @@ use socket2::Socket;
 
 use super::{Stage, StageError};
 use crate::{
-    table::{Entry, Given, Held},
+    table::{Entry, Given, OpenSocket},
     world::sockets,
 };
 
@@ -118,7 +118,7 @@ fn empty<K: Plain + Ord, V: Plain>(table: &Table<K, V>) -> Result<(), MapError> 
     Ok(())
 }
 
-fn hold(held: &Held) -> Result<Socket, StageError> {
+fn hold(held: &OpenSocket) -> Result<Socket, StageError> {
     let (address, port) = held.end;
     let opened = match held.peer {
         None => sockets::bound(held.protocol, held.end.into()),

@@ -33,7 +33,7 @@ pub struct Stage {
 
 /// What one packet has done.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Seen {
+pub struct StepResult {
     /// What the program returned.
     pub verdict: i32,
     /// The packet as it left it.
@@ -80,7 +80,7 @@ impl Stage {
     ///
     /// # Errors
     /// [`StageError::Loader`], [`StageError::Map`].
-    pub fn see(&self, step: &Step, frame: &[u8]) -> Result<Seen, StageError> {
+    pub fn see(&self, step: &Step, frame: &[u8]) -> Result<StepResult, StageError> {
         let before = self.detached.maps().counters()?;
         let input = Input {
             packet: frame,
@@ -97,7 +97,7 @@ impl Stage {
                 counted.push(counter);
             }
         }
-        Ok(Seen {
+        Ok(StepResult {
             verdict: run.verdict,
             packet: run.packet,
             counted,

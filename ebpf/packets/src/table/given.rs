@@ -21,7 +21,7 @@ pub struct Given {
     /// All others.
     pub entries: Vec<Entry>,
     /// Sockets that the node holds open.
-    pub sockets: Vec<Held>,
+    pub sockets: Vec<OpenSocket>,
 }
 
 /// An entry of a map. Ages are in seconds before the row begins.
@@ -49,7 +49,7 @@ pub enum Entry {
 
 /// A socket that is open while a row is played.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Held {
+pub struct OpenSocket {
     /// [`TCP`] or [`UDP`].
     pub protocol: u8,
     /// To what it is bound.
@@ -70,7 +70,7 @@ impl Default for Given {
         Self {
             meta: Meta::CURRENT,
             config: Config {
-                // Nobody's: an agent that is tested beside these programs, and may not look at other processes, sees that they
+                // No namespace's: an agent that is tested beside these programs, and may not look at other processes, sees that they
                 // are another node's.
                 node_netns: ELSEWHERE,
                 node_v4: V4.node.into(),
@@ -233,7 +233,7 @@ impl Given {
             [TCP, UDP].contains(&protocol),
             "SCTP sockets are not looked up: {SCTP}"
         );
-        self.sockets.push(Held { protocol, end, peer });
+        self.sockets.push(OpenSocket { protocol, end, peer });
         self
     }
 }

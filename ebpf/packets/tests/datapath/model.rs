@@ -63,7 +63,7 @@ fn flows(row: &Row) -> BTreeMap<Tuple, Flow> {
         .collect()
 }
 
-/// Without what says nothing: claims, and what the reply's entry has seen.
+/// Without what is not compared: claims, and what the reply's entry has seen.
 fn telling(flows: &BTreeMap<Tuple, Flow>) -> BTreeMap<Tuple, Flow> {
     let mut flows = flows.clone();
     for flow in flows.values_mut() {
@@ -134,7 +134,7 @@ fn modelled(row: &Row, state: &State, step: &Step) -> Outcome {
     model::expected(state, &input, &observed)
 }
 
-/// What the model says otherwise.
+/// How the model differs.
 fn differences(row: &Row) -> Vec<String> {
     let mut found = Vec::new();
     let mut state = state(row);
@@ -196,8 +196,8 @@ fn the_model_holds_every_row() {
     for row in &rows {
         let found = differences(row);
         if !found.is_empty() {
-            eprintln!("\"{}\"\n  {}\n", row.says, found.join("\n  "));
-            failures.push(row.says.as_str());
+            eprintln!("\"{}\"\n  {}\n", row.sentence, found.join("\n  "));
+            failures.push(row.sentence.as_str());
         }
     }
     assert!(

@@ -15,7 +15,7 @@ use lb_flow::{
     net::{Attempt, CLAIMED, Entry, Inserted, Node, Socket, Work},
 };
 
-use super::{apart, skb::Skb};
+use super::{global, skb::Skb};
 use crate::{
     atomic,
     maps::{FLOWS, FRAGMENTS, Maps, count},
@@ -103,7 +103,7 @@ impl Local {
 // or replaces it. What can come of it is bounded: `to` and the other constants are read at once, and lead a packet of
 // the old connection where that went; `seen` and `last_seen` of another may be renewed, which makes it last longer or
 // (RESET) be over 10 s after its last packet, as it never is while it sends; and `claim` is a number of the entry's own,
-// so that nobody takes what he has not looked at.
+// so that no processor replaces an entry that it has not read.
 impl Node for Local {
     type Entry = Element;
 
@@ -153,14 +153,14 @@ impl Node for Local {
     fn hold(self, work: &mut Work) -> bool {
         // As of `attempt`.
         black_box(&raw mut *work);
-        apart::hold(self.skb)
+        global::hold(self.skb)
     }
 
     #[inline(always)]
     fn release(self, work: &mut Work) {
         // As of `attempt`.
         black_box(&raw mut *work);
-        apart::release(self.skb);
+        global::release(self.skb);
     }
 
     #[inline(always)]
@@ -207,8 +207,8 @@ impl Node for Local {
     }
 
     #[inline(always)]
-    fn has_sent(self) -> bool {
-        self.skb.came_in_by() == 0
+    fn is_locally_generated(self) -> bool {
+        self.skb.ingress_ifindex() == 0
     }
 
     #[inline(always)]
@@ -244,9 +244,9 @@ impl Node for Local {
 
     #[inline(always)]
     fn attempt(self, work: &mut Work) -> Attempt {
-        // It is found in the scratch by the function itself; the compiler has to know that somebody may see it.
+        // The global function reads and writes it by the scratch map, which the compiler does not see.
         black_box(&raw mut *work);
-        apart::attempt(self.skb)
+        global::attempt(self.skb)
     }
 }
 

@@ -15,13 +15,13 @@ const PORT: (Address, u16) = (NODE, 30500);
 const OTHER_NODE: Address = Address::v4([192, 0, 2, 9]);
 
 /// Where a packet goes that is translated.
-fn way(hook: Hook, fake: &Fake, packet: &[u8]) -> (Outcome, Tuple, Way) {
+fn way(hook: Hook, fake: &Fake, packet: &[u8]) -> (Outcome, Tuple, Delivery) {
     let mut work = Work::NEW;
     let outcome = match decide(hook, Bytes(packet), fake, &mut work) {
         Ok(outcome) => outcome,
         Err(_) => open(hook, fake, &mut work),
     };
-    (outcome, work.to, work.way)
+    (outcome, work.to, work.delivery)
 }
 
 #[test]
@@ -31,11 +31,11 @@ fn a_node_port_answers_the_node_at_its_own_address_from_there() {
         fake.maps.backends.get_mut(&5).unwrap().flags = flags;
         assert_eq!(
             way(Hook::NodeEgress, &fake, &segment(CALLER, PORT, SYN)),
-            (Outcome::Opened, tuple(CALLER, REMOTE), Way::Routed)
+            (Outcome::Opened, tuple(CALLER, REMOTE), Delivery::Routed)
         );
         assert_eq!(
             way(back, &fake, &segment(REMOTE, CALLER, SYN | ACK)),
-            (Outcome::Replied, tuple(PORT, CALLER), Way::Local),
+            (Outcome::Replied, tuple(PORT, CALLER), Delivery::Inward),
             "from its own address, the stack takes it in by the loopback device alone"
         );
     }
@@ -47,11 +47,11 @@ fn the_answer_of_another_frontend_comes_in_there_too_as_it_may_be_reached_by_ano
     let vip = (VIP, 80);
     assert_eq!(
         way(Hook::NodeEgress, &fake, &segment(CALLER, vip, SYN)),
-        (Outcome::Opened, tuple(CALLER, REMOTE), Way::Routed)
+        (Outcome::Opened, tuple(CALLER, REMOTE), Delivery::Routed)
     );
     assert_eq!(
         way(Hook::NodeIngress, &fake, &segment(REMOTE, CALLER, SYN | ACK)),
-        (Outcome::Replied, tuple(vip, CALLER), Way::Local)
+        (Outcome::Replied, tuple(vip, CALLER), Delivery::Inward)
     );
 }
 
@@ -64,11 +64,11 @@ fn a_backend_at_the_nodes_own_address_answers_the_node() {
         let masked = (NODE, 40_000);
         assert_eq!(
             way(Hook::NodeEgress, &fake, &segment(CALLER, frontend, SYN)),
-            (Outcome::Opened, tuple(masked, (NODE, 8080)), Way::Local)
+            (Outcome::Opened, tuple(masked, (NODE, 8080)), Delivery::Inward)
         );
         assert_eq!(
             way(Hook::NodeEgress, &fake, &segment((NODE, 8080), masked, SYN | ACK)),
-            (Outcome::Replied, tuple(frontend, CALLER), Way::On),
+            (Outcome::Replied, tuple(frontend, CALLER), Delivery::PassedOn),
             "at the loopback device"
         );
     }
@@ -152,7 +152,7 @@ fn a_client_of_the_node_keeps_its_port_unless_a_socket_is_connected_to_the_backe
         fake.socket = Some((Port::new(CALLER.1), socket));
         assert_eq!(
             way(Hook::NodeEgress, &fake, &segment(CALLER, (VIP, 80), SYN)),
-            (Outcome::Opened, tuple((NODE, port), REMOTE), Way::Routed),
+            (Outcome::Opened, tuple((NODE, port), REMOTE), Delivery::Routed),
             "{socket:?}"
         );
         let flags = fake.entry(&tuple(REMOTE, (NODE, port))).map(|flow| flow.flags);
