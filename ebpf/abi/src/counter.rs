@@ -93,7 +93,7 @@ counters! {
     FragmentHeld = 28, "fragment_held";
     /// Dropped: from outside the ranges of clients that are served.
     DroppedSourceRange = 29, "dropped_source_range";
-    /// Dropped: no backend on this node, and the policy says Local.
+    /// Dropped: no backend on this node, and the policy is Local.
     DroppedNoLocalBackend = 30, "dropped_no_local_backend";
     /// Dropped: an ICMP message to a service's address, about no connection known.
     DroppedIcmp = 31, "dropped_icmp";
@@ -107,7 +107,7 @@ counters! {
     DroppedFlowsFull = 35, "dropped_flows_full";
     /// Dropped: there is no way to the backend or back to the client, or no node address to send from.
     DroppedRoute = 36, "dropped_route";
-    /// Dropped: sent from an address that nobody can have.
+    /// Dropped: sent from an address that no host can have.
     DroppedMartian = 37, "dropped_martian";
     /// Dropped: source routed (RFC 791, 3.1; RFC 5095).
     DroppedSourceRoute = 38, "dropped_source_route";

@@ -6,13 +6,13 @@ use crate::{Address, BackendId, Port, ServiceId};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(C)]
 pub struct Tuple {
-    /// Who sends.
+    /// Address of the sender.
     pub source: Address,
-    /// To whom.
+    /// Address of the receiver.
     pub destination: Address,
-    /// From which port.
+    /// Port of the sender.
     pub source_port: Port,
-    /// To which port.
+    /// Port of the receiver.
     pub destination_port: Port,
     /// [`TCP`](crate::TCP), [`UDP`](crate::UDP) or [`SCTP`](crate::SCTP).
     pub protocol: u8,
@@ -57,8 +57,8 @@ pub struct Flow {
     pub flags: u32,
     /// Zero.
     pub pad: u32,
-    /// A number of this entry's own: who takes the place of a connection that is over changes it first, by
-    /// compare-and-exchange to `u64::MAX`, which nobody takes, so that only one does.
+    /// A number of this entry's own. A processor that replaces a connection which is over first changes it to `u64::MAX` by
+    /// compare-and-exchange, so that only one does; an entry with `u64::MAX` is being replaced.
     pub claim: u64,
 }
 
@@ -88,7 +88,7 @@ pub mod seen {
     pub const BACKEND_FIN: u32 = 1 << 3;
     /// One of them has reset it (RST, ABORT; SHUTDOWN COMPLETE).
     pub const RESET: u32 = 1 << 4;
-    /// Neither the opening nor a reset: the client has sent on, or the backend as one does who has heard that (TCP's ACK).
+    /// Neither the opening nor a reset: the client has sent on, or the backend has acknowledged it (TCP's ACK).
     pub const ESTABLISHED: u32 = 1 << 5;
     /// All of them.
     pub const ALL: u32 = OPEN | ANSWER | CLIENT_FIN | BACKEND_FIN | RESET | ESTABLISHED;
@@ -98,9 +98,9 @@ pub mod seen {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(C)]
 pub struct FragmentKey {
-    /// Who sends.
+    /// Address of the sender.
     pub source: Address,
-    /// To whom.
+    /// Address of the receiver.
     pub destination: Address,
     /// Identification of the datagram, as in the packet: 16 bits of it for IPv4, in the first two bytes.
     pub id: [u8; 4],

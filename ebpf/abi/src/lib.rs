@@ -1,12 +1,19 @@
 //! Keys and values of the eBPF maps: what the programs and the agent agree on.
 //!
 //! ```text
+//! agent ─▶ ADDRESSES, FRONTENDS, SERVICES, SLOTS, BACKENDS, SOURCES, KEPT, CONFIG, META ─▶ programs
+//!
 //! destination ─▶ ADDRESSES ─▶ FRONTENDS ─▶ SERVICES[id] ─▶ SLOTS[id, generation, index] ─▶ BACKENDS[id]
 //!                (hash)       (hash)       (array)         (hash)                          (hash)
 //! sockets   socket cookie, frontend ─▶ CHOSEN ─▶ the backend that the socket's datagrams go to
-//!           reply's source, socket cookie ─▶ REVERSE ─▶ the frontend that the client asked for
+//!           socket cookie, reply's source ─▶ REVERSE ─▶ the frontend that the client asked for
+//!           socket cookie ─▶ SOCKETS ─▶ the newest of its backends
 //! packets   tuple ─▶ FLOWS ─▶ what the tuple becomes, and how far the connection has got
+//!
+//! programs ─▶ COUNTERS, SERVICE_TRAFFIC, BACKEND_TRAFFIC ─▶ agent
 //! ```
+//!
+//! All maps in one table: `ebpf/DATAPATH.md`.
 //!
 //! | module | holds |
 //! |---|---|

@@ -2,7 +2,7 @@
 
 use crate::{ABI_VERSION, Address};
 
-/// First bytes of every [`Meta`]: how a program of ours is told from anybody else's, whatever its name.
+/// First bytes of every [`Meta`]: they tell a program of ours from any other, whatever its name.
 pub const MAGIC: [u8; 8] = *b"plumbln\0";
 
 /// Value of the only entry of META, which every program reads: one whose META is not of its own version leaves

@@ -123,7 +123,7 @@ pub struct SlotKey {
 }
 
 impl SlotKey {
-    /// The key that says that a backend is one of a generation; its value is the backend's id again. Written beside
+    /// The key by which a backend is a member of a generation; its value is the backend's id again. Written beside
     /// the slots of a service port with session affinity: a client is sent to the backend that it had only while
     /// that is one of the generation that is current.
     #[inline(always)]
@@ -177,7 +177,7 @@ pub struct SourceKey {
 }
 
 impl SourceKey {
-    /// In the place of a service port's number, which it never is: who is of the cluster, which is all Nodes and their
+    /// In the place of a service port's number, which it never is: the addresses of the cluster, which are all Nodes and their
     /// pods. Their sockets may be connected to a backend itself, past the packet programs of the backend's node.
     pub const CLUSTER: ServiceId = 0;
 

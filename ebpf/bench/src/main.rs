@@ -10,12 +10,12 @@
 //! |---|---|
 //! | `packet` | the paths of a packet, and how their cost is measured |
 //! | `connect` | `connect()` without programs, with them, to a service |
-//! | `services` | 50,000 service ports that nobody asks for |
+//! | `services` | 50,000 service ports without clients |
 //! | `sample` | medians |
 //! | `report` | the table, and the CSV files |
 //!
 //! What is compared is measured in turns, so that whatever else the machine does hits both. Figures are medians. No
-//! figure is a verdict: the exit code only says whether they could be taken.
+//! figure is a verdict: the exit code only tells whether they could be taken.
 
 mod connect;
 mod packet;

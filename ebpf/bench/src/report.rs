@@ -107,7 +107,7 @@ pub(crate) fn connects_csv(costs: &[connect::Cost]) -> String {
     text
 }
 
-/// Writes a file of the folder, and says so.
+/// Writes a file of the folder, and prints its name.
 pub(crate) fn write(folder: &Path, name: &str, text: &str) -> anyhow::Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("failed to create {}", folder.display()))?;
     let path = folder.join(name);

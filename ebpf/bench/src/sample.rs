@@ -1,4 +1,4 @@
-//! Numbers measured, and what is said of them.
+//! Numbers measured, and their statistics.
 
 /// Nanoseconds, measured many times.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -1,4 +1,4 @@
-//! Service ports that nobody asks for, so that those that are asked for are a few among many.
+//! Service ports without clients, so that those that are measured are a few among many.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

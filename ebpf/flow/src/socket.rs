@@ -6,7 +6,7 @@ use lb_abi::{
 
 use crate::{Scope, Tables, affinity_of_netns, choose, find, find::is_unspecified, pick};
 
-/// What decisions on sockets read and write besides: CONFIG, KEPT and CHOSEN, and who calls.
+/// What decisions on sockets also read and write: CONFIG, KEPT and CHOSEN, and the caller.
 ///
 /// Asked for only where it matters: most operations are none of a service's.
 pub trait Caller {
@@ -64,7 +64,7 @@ pub enum Refusal {
     /// The address is a service's, the port is not; or the service port has no slots.
     NoBackend,
     /// Something that the maps name is not in the maps. Never, by the order of writes; refused, because to pass
-    /// would send a client to an address that nobody answers, to wait for nothing.
+    /// would send a client to an address that never answers.
     Hole,
 }
 
@@ -113,7 +113,7 @@ pub fn decide(tables: &impl Tables, caller: &impl Caller, destination: &Frontend
 }
 
 /// Whether a datagram from a pod to a frontend at the node's own address may be an answer: to the node itself, or to a client
-/// that backends see at that address, whose port has the number. Packet programs know who has asked.
+/// that backends see at that address, whose port has the number. Packet programs find the flow.
 #[inline(always)]
 fn may_answer(tables: &impl Tables, caller: &impl Caller, address: Address) -> bool {
     caller.is_datagram()

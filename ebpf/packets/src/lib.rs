@@ -1,14 +1,14 @@
 //! What the datapath's packet programs do, as tables: a sentence, maps, a packet in, a verdict, a packet out.
 //!
 //! ```text
-//! DATAPATH.md ─┬─▶ rows ─▶ table::Row ───┬─▶ stage ─▶ lb_loader::Detached (BPF_PROG_TEST_RUN in a World) ─▶ as the row says?
+//! DATAPATH.md ─┬─▶ rows ─▶ table::Row ───┬─▶ stage ─▶ lb_loader::Detached (BPF_PROG_TEST_RUN in a World) ─▶ as in the row?
 //!              │            ▲            │
-//!              │          build          └─▶ model ─▶ as the row says?
+//!              │          build          └─▶ model ─▶ as in the row?
 //!              │                                ▲
 //!              └─▶ model                        └──── fuzz: random maps and packets, on both
 //! ```
 //!
-//! `tests/wire` plays rows on real devices, which also say something of packets that no test run can.
+//! `tests/wire` plays rows on real devices, which show of packets what no test run does.
 //!
 //! Tables and model were written from the same document, neither from the programs nor from the other.
 //!

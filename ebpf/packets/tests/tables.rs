@@ -10,7 +10,7 @@ use lb_packets::{
     world::World,
 };
 
-/// Fewer rows than this, and somebody has lost a table.
+/// With fewer rows than this, a table has been lost.
 const LEAST_ROWS: usize = 1000;
 /// Fewer packets than this, cut off or with an entry missing, and they were not all tried.
 const LEAST_CUT_OFF: usize = 150_000;
@@ -51,13 +51,13 @@ fn every_row(least: usize, play: impl Fn(&mut Stage, &Row) -> Result<usize, Stag
         match play(&mut stage, row) {
             Ok(packets) => tried += packets,
             Err(StageError::Mismatch(mismatch)) => failures.push((row, mismatch)),
-            Err(other) => panic!("\"{}\": {other:?}", row.says),
+            Err(other) => panic!("\"{}\": {other:?}", row.sentence),
         }
     }
     for (_, mismatch) in failures.iter().take(SHOWN) {
         eprintln!("{mismatch}\n");
     }
-    let says: Vec<&str> = failures.iter().map(|(row, _)| row.says.as_str()).collect();
+    let says: Vec<&str> = failures.iter().map(|(row, _)| row.sentence.as_str()).collect();
     assert!(
         failures.is_empty(),
         "{} of {} rows do not hold:\n{}",
@@ -92,15 +92,15 @@ fn there_are_enough_rows_and_each_says_something_of_its_own() {
     assert!(rows.len() >= LEAST_ROWS, "{} rows", rows.len());
     let mut said = BTreeSet::new();
     for row in &rows {
-        assert!(said.insert(&row.says), "two rows say \"{}\"", row.says);
-        assert!(!row.steps.is_empty(), "\"{}\" has no packet", row.says);
+        assert!(said.insert(&row.sentence), "two rows say \"{}\"", row.sentence);
+        assert!(!row.steps.is_empty(), "\"{}\" has no packet", row.sentence);
         let outdated = row.given.meta != Meta::CURRENT;
         for step in &row.steps {
             assert_eq!(
                 step.counter.is_none(),
                 outdated,
                 "\"{}\" does not say what is counted",
-                row.says
+                row.sentence
             );
         }
     }

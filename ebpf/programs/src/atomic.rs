@@ -25,7 +25,7 @@ pub unsafe fn or(to: *mut u32, bits: u32) {
     unsafe { atomic_or::<u32, u32, { AtomicOrdering::Relaxed }>(to, bits) };
 }
 
-/// Puts `new` where `old` is; `true`: it was, and nobody else has done so.
+/// Replaces `old` with `new`; `true`: it was `old`, and no other processor has replaced it.
 ///
 /// # Safety
 /// The pointer is to eight aligned bytes of a map value.

@@ -1,11 +1,17 @@
 //! The eBPF programs: one thin entry for each hook.
 //!
+//! ```text
+//! cgroup hooks ─▶ sock ─▶ lb_flow::socket ─▶ the call's address is replaced, or the call fails
+//! tc hooks ─────▶ net ──▶ lb_flow::net ────▶ the packet is passed, translated, answered or dropped
+//!                  └───── maps ─────┘
+//! ```
+//!
 //! | module | holds |
 //! |---|---|
 //! | `main` | the entries |
 //! | `sock` | what happens at sockets |
 //! | `net` | what happens to packets |
-//! | `maps` | the maps, and their face for decisions |
+//! | `maps` | the maps, and what decisions read of them |
 //! | `atomic` | atomic operations on map values |
 //!
 //! No code here may panic: a panic has no way out of a program, and the verifier refuses one that could.

@@ -180,7 +180,7 @@ fn put(datapath: &Datapath, protocol: u8, service: SocketAddr, server: SocketAdd
     Ok(())
 }
 
-/// Whom all of them reach.
+/// The server that all of them reach.
 struct Server {
     socket: Socket,
     address: SocketAddr,
@@ -204,7 +204,7 @@ impl Server {
         Ok(Self { socket, address })
     }
 
-    /// Lets go of those who have connected.
+    /// Closes the accepted connections.
     fn drain(&self) {
         while self.socket.accept().is_ok() {}
     }

@@ -5,7 +5,7 @@
 //! to another and back, and a packet that opens a flow is sent to a backend that is the next frontend. What the
 //! programs have counted is compared with what they should have: a figure that is not of its path is no figure.
 //!
-//! A packet that is answered is another one afterwards. It runs once, and of what the kernel says that took, its own
+//! A packet that is answered is another one afterwards. It runs once, and of the time that the kernel reports, its own
 //! reading of the clock goes off: the difference between a packet that is left alone once and many times.
 
 mod paths;

@@ -1,61 +1,74 @@
-//! Source ports: those of a node's address, or of a client whose own is taken.
+//! Source ports: of the node's address, or of a client whose own port is taken.
 
 use lb_abi::{Port, flow_flags};
 
 use crate::{
     elapsed,
     net::{
-        Outcome, conntrack, route,
+        Hook, Outcome, conntrack, route,
         view::{Entry, Inserted, Node, Socket},
         work::{Old, Work},
     },
     slot,
 };
 
-/// Where the backend sees the client.
+/// Which source port the backend sees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub(crate) enum Place {
-    /// Where it is.
+pub(crate) enum SourcePort {
+    /// The client's.
     Kept,
-    /// At another port, perhaps of another address.
+    /// One that is allocated, perhaps at another address.
     Allocated,
-    /// At a port of the node's own address, as long as one is free; otherwise where it is.
-    Preferred,
+    /// One that is allocated if any is free, otherwise the client's.
+    AllocatedIfFree,
 }
 
 /// Ports that are tried, at most: beyond that, a range is as good as full.
 const MOST: u32 = 128;
-/// So many that are in use, one after the other, are a range that is nearly full: then a port whose connection has ended is
-/// taken before its time.
+/// After so many ports in use, one after the other, the range counts as nearly full: a port whose connection has ended is taken
+/// before its time.
 const NEARLY_FULL: u32 = 16;
 /// For how long such a connection has been silent at least, in seconds: its last packets have arrived, and what follows on
-/// them. (Who has closed first, and waits for 2 MSL, takes a new connection all the same: RFC 6191, RFC 9293 3.6.1.)
+/// them. (An end that has closed first, and waits for 2 MSL, takes a new connection all the same: RFC 6191, RFC 9293 3.6.1.)
 const QUIET: u32 = 2;
 
-/// Stores the reply's entry for a client that keeps its address and port. If another one's replies have the tuple, a
-/// port has to be allocated.
+/// Stores the reply's entry for a client that keeps its address and port. A port has to be allocated if the tuple is taken: by
+/// another flow's replies, or by a socket of the node.
 #[inline(always)]
-pub(super) fn keep<N: Node>(node: N, work: &mut Work, now: u32) -> Result<Place, Outcome> {
-    work.key = work.to.inverse();
+pub(super) fn keep<N: Node>(hook: Hook, node: N, work: &mut Work, now: u32) -> Result<SourcePort, Outcome> {
+    work.reply_key = work.to.inverse();
+    if is_of_socket(hook, node, work) {
+        return Ok(SourcePort::Allocated);
+    }
     work.flow.flags = flow_flags::REPLY;
-    match node.insert(&work.key, &work.flow) {
-        Inserted::New => Ok(Place::Kept),
+    match node.insert(&work.reply_key, &work.flow) {
+        Inserted::New => Ok(SourcePort::Kept),
         Inserted::Full => Err(Outcome::DroppedFlowsFull),
         Inserted::Exists => {
-            let Some(there) = node.flow(&work.key) else {
-                return Ok(Place::Allocated);
+            let Some(there) = node.flow(&work.reply_key) else {
+                return Ok(SourcePort::Allocated);
             };
             if there.to() != work.flow.to && !replaces(node, work, there, now) {
-                return Ok(Place::Allocated);
+                return Ok(SourcePort::Allocated);
             }
-            if node.store(&work.key, &work.flow) {
-                Ok(Place::Kept)
+            if node.store(&work.reply_key, &work.flow) {
+                Ok(SourcePort::Kept)
             } else {
                 Err(Outcome::DroppedFlowsFull)
             }
         }
     }
+}
+
+/// Whether a socket of the node has the tuple that a packet of another one is about to become. A socket program has connected it
+/// to the backend, and no packet of it was ever in FLOWS. (At this hook a source that is kept is the node's own; with a tuple that
+/// stays as it is, the socket would be the client's.)
+#[inline(always)]
+fn is_of_socket<N: Node>(hook: Hook, node: N, work: &Work) -> bool {
+    matches!(hook, Hook::NodeEgress)
+        && work.to != work.headers.tuple
+        && matches!(node.socket(&work.reply_key), Socket::Connected)
 }
 
 /// Allocates a port and stores the reply's entry.
@@ -86,7 +99,7 @@ pub(super) fn port<N: Node>(node: N, work: &mut Work, now: u32) -> Result<(), Ou
         0
     };
     let others = ports - hole;
-    let before = u32::from(work.old_reply.destination_port.get());
+    let before = u32::from(work.old_reply_key.destination_port.get());
     let pool = if others == 0 { hole } else { others };
     work.trial = Trial {
         first,
@@ -219,13 +232,13 @@ pub fn attempt<N: Node>(node: N, work: &mut Work) -> Attempt {
     // `as`: within the range, whose last port has 16 bits.
     let port = trial.first.wrapping_add(at) as u16;
     work.to.source_port = Port::new(port);
-    work.key = work.to.inverse();
-    if own && !matches!(node.socket(&work.key), Socket::None) {
+    work.reply_key = work.to.inverse();
+    if own && !matches!(node.socket(&work.reply_key), Socket::None) {
         return Attempt::Taken;
     }
     // Looked for first: to write what is there already would cost another connection its entry, where the map is full.
-    let Some(there) = node.flow(&work.key) else {
-        return match node.insert(&work.key, &work.flow) {
+    let Some(there) = node.flow(&work.reply_key) else {
+        return match node.insert(&work.reply_key, &work.flow) {
             Inserted::New => Attempt::Stored,
             Inserted::Full => Attempt::Full,
             Inserted::Exists => Attempt::Taken,
@@ -246,12 +259,14 @@ pub fn attempt<N: Node>(node: N, work: &mut Work) -> Attempt {
 /// earlier connection reaches it when it asks again (RFC 9293, 3.5.2 and 3.10.7.3).
 #[inline(always)]
 fn its_own<N: Node>(node: N, work: &mut Work) -> Attempt {
-    work.to.source_port = work.old_reply.destination_port;
-    work.key = work.to.inverse();
-    if work.key != work.old_reply || work.trial.own && !matches!(node.socket(&work.key), Socket::None) {
+    work.to.source_port = work.old_reply_key.destination_port;
+    work.reply_key = work.to.inverse();
+    if work.reply_key != work.old_reply_key
+        || work.trial.own && !matches!(node.socket(&work.reply_key), Socket::None)
+    {
         return Attempt::Taken;
     }
-    match node.flow(&work.key) {
+    match node.flow(&work.reply_key) {
         Some(there)
             if there.flags() & flow_flags::SNAT != 0
                 && there.to().inverse() == work.headers.tuple
@@ -268,9 +283,9 @@ fn its_own<N: Node>(node: N, work: &mut Work) -> Attempt {
 fn again<N: Node>(node: N, work: &mut Work) -> Attempt {
     // `as`: a port.
     work.to.source_port = Port::new(work.trial.ended as u16);
-    work.key = work.to.inverse();
+    work.reply_key = work.to.inverse();
     work.trial.ended = 0;
-    match node.flow(&work.key) {
+    match node.flow(&work.reply_key) {
         Some(there) if has_ended(node, there, work.trial.now) && there.take() => {
             node.count_reused();
             stored(node, work)
@@ -281,7 +296,7 @@ fn again<N: Node>(node: N, work: &mut Work) -> Attempt {
 
 #[inline(always)]
 fn stored<N: Node>(node: N, work: &Work) -> Attempt {
-    if node.store(&work.key, &work.flow) {
+    if node.store(&work.reply_key, &work.flow) {
         Attempt::Stored
     } else {
         Attempt::Full
@@ -303,7 +318,7 @@ fn has_ended<N: Node>(node: N, there: N::Entry, now: u32) -> bool {
 /// Whether an entry belongs to a flow that is over, and this processor is the one to replace it.
 #[inline(always)]
 fn replaces<N: Node>(node: N, work: &Work, there: N::Entry, now: u32) -> bool {
-    is_over(node, there, work.key.protocol, now) && there.take()
+    is_over(node, there, work.reply_key.protocol, now) && there.take()
 }
 
 /// Whether an entry belongs to a flow that is over: the forward entry has what was seen, and when. Without one it is, unless it is

@@ -2,7 +2,7 @@
 //!
 //! To the backend they look like those that were translated. Where a flow that has ended has the same client, port and
 //! backend, its entries would take the new connection's answers for its own, and send them to the client in the name of
-//! a frontend that this connection does not know.
+//! a frontend that this connection has not asked for.
 
 use lb_abi::flow_flags;
 
@@ -13,8 +13,7 @@ use crate::net::{
     work::Work,
 };
 
-/// Reads a packet of which no more than the fixed part of its IP header was read, which says that no service can have
-/// it. It goes on as it came.
+/// Reads the rest of a packet whose IP addresses show that it is no service's. It goes on as it came.
 #[inline(always)]
 pub(super) fn decide<P: Packet, N: Node>(packet: P, node: N, work: &mut Work) -> Outcome {
     let read = match read::internet(packet, &mut work.headers, Part::Packet) {
@@ -35,19 +34,19 @@ pub(super) fn end<N: Node>(node: N, work: &mut Work) {
     if !conntrack::starts(work.headers.tuple.protocol, work.headers.signals) {
         return;
     }
-    work.old_reply = work.headers.tuple.inverse();
-    let Some(reply) = node.flow(&work.old_reply) else {
+    work.reply_key = work.headers.tuple.inverse();
+    let Some(reply) = node.flow(&work.reply_key) else {
         return;
     };
     if reply.flags() & flow_flags::REPLY == 0 {
         return;
     }
-    work.key = reply.to().inverse();
-    if let Some(forward) = node.flow(&work.key)
+    work.forward_key = reply.to().inverse();
+    if let Some(forward) = node.flow(&work.forward_key)
         && forward.to() == work.headers.tuple
         && conntrack::closing(forward.seen())
     {
-        node.remove(&work.old_reply);
-        node.remove(&work.key);
+        node.remove(&work.reply_key);
+        node.remove(&work.forward_key);
     }
 }

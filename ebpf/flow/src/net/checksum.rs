@@ -68,7 +68,7 @@ impl Difference {
     }
 }
 
-/// The checksum of words, and of what `more` says (such as a pseudo-header).
+/// The checksum of words and of `more` (such as a pseudo-header).
 #[inline(always)]
 pub fn full(words: &[u32], more: Sum) -> [u8; 2] {
     words.iter().fold(more, |sum, &word| sum.and(word)).complemented()

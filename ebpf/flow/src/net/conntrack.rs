@@ -13,15 +13,15 @@ pub const RST: u8 = 1 << 2;
 /// TCP: ACK.
 pub const ACK: u8 = 1 << 4;
 
-/// Longest silence of a TCP connection that was opened, in seconds: a day, as long as nobody has closed it. RFC 5382,
+/// Longest silence of a TCP connection that was opened, in seconds: a day, as long as neither end has closed it. RFC 5382,
 /// REQ-5 asks for 2 h 4 min at least, which is two keepalives.
 const TCP_ESTABLISHED: u32 = 86_400;
 /// And of one that one side has closed: the other may still send, which takes as long as it takes.
 const TCP_HALF_CLOSED: u32 = 3600;
 /// And of one that both have closed: 2 MSL (RFC 9293, 3.6.1).
 const TCP_CLOSED: u32 = 120;
-/// And of one that nobody has answered, or whose client has not been heard since, as of a flood of SYN from addresses that are
-/// nobody's: SYN and its answer are sent again for about as long (RFC 6298, 2: 1, 2, 4 … s).
+/// And of one without an answer, or whose client has sent nothing since, as of a flood of SYN from addresses that no host has: SYN
+/// and its answer are sent again for about as long (RFC 6298, 2: 1, 2, 4 … s).
 const TCP_OPENING: u32 = 60;
 /// Longest silence of an SCTP association, and of one that is being closed, or not answered.
 const SCTP_ESTABLISHED: u32 = 86_400;
@@ -29,7 +29,7 @@ const SCTP_CLOSED: u32 = 120;
 const SCTP_OPENING: u32 = 60;
 /// After a reset: for what is still on its way.
 const RESET: u32 = 10;
-/// Longest silence of a UDP conversation (RFC 4787, REQ-5: 2 min at least), and of one that nobody has answered.
+/// Longest silence of a UDP conversation (RFC 4787, REQ-5: 2 min at least), and of one without an answer.
 const UDP_ANSWERED: u32 = 120;
 const UDP_UNANSWERED: u32 = 30;
 

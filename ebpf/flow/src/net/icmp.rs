@@ -3,9 +3,9 @@
 use lb_abi::{UDP, flow_flags};
 
 use crate::net::{
-    Hook, Outcome, read,
+    Hook, Outcome, drop_if_only_services, read,
     read::{Part, Unread},
-    route, stray,
+    route,
     view::{Entry, Node, Packet},
     work::{Fragment, Transport, Work},
 };
@@ -27,7 +27,7 @@ pub(super) fn decide<P: Packet, N: Node>(hook: Hook, packet: P, node: N, work: &
             Ok(None) => {}
         }
     }
-    stray(hook, node, work, Outcome::DroppedIcmp)
+    drop_if_only_services(hook, node, work, Outcome::DroppedIcmp)
 }
 
 /// Whether a type of ICMP is about another packet, which it quotes.
@@ -51,8 +51,8 @@ fn related<P: Packet, N: Node>(
     if quoted(packet, work).is_err() {
         return Ok(None);
     }
-    work.key = work.quoted.tuple.inverse();
-    let Some(entry) = node.flow(&work.key) else {
+    work.related_key = work.quoted.tuple.inverse();
+    let Some(entry) = node.flow(&work.related_key) else {
         return Ok(None);
     };
     if work.headers.tuple.destination != work.quoted.tuple.source || entry.flags() & flow_flags::OWN != 0 {
@@ -62,7 +62,7 @@ fn related<P: Packet, N: Node>(
     work.quoted_to = to.inverse();
     work.to = work.headers.tuple;
     work.to.destination = to.destination;
-    if work.headers.tuple.source == work.key.source {
+    if work.headers.tuple.source == work.related_key.source {
         work.to.source = to.source;
     }
     let flags = entry.flags() & flow_flags::ALL;
@@ -73,12 +73,12 @@ fn related<P: Packet, N: Node>(
     Ok(Some(Outcome::Related))
 }
 
-/// Whether a client says of a datagram that it has no socket that takes it.
+/// Whether a client reports that it has no socket for a datagram.
 #[inline(always)]
 fn is_refused<P: Packet>(packet: P, work: &Work) -> bool {
     let [kind, code] = if work.headers.v4 { [3, 3] } else { [1, 4] };
     work.quoted.tuple.protocol == UDP
-        && work.headers.tuple.source == work.key.source
+        && work.headers.tuple.source == work.related_key.source
         && work.headers.signals == kind
         && packet.byte(work.headers.l4 + 1) == Some(code)
 }
@@ -87,14 +87,13 @@ fn is_refused<P: Packet>(packet: P, work: &Work) -> bool {
 /// own address now, and expects that of the answers.
 #[inline(always)]
 fn refused<N: Node>(node: N, work: &mut Work) {
-    // What the quoted answer was before it was translated.
-    work.old_reply = work.quoted_to;
-    if let Some(reply) = node.flow(&work.old_reply)
+    // What the quoted answer was before it was translated: the key of the reply's entry.
+    if let Some(reply) = node.flow(&work.quoted_to)
         && reply.to() == work.quoted.tuple
     {
-        node.remove(&work.old_reply);
+        node.remove(&work.quoted_to);
     }
-    node.remove(&work.key);
+    node.remove(&work.related_key);
 }
 
 /// Reads what a message quotes.
@@ -104,9 +103,9 @@ fn quoted<P: Packet>(packet: P, work: &mut Work) -> Result<(), Unread> {
     let quoted = &mut work.quoted;
     quoted.end = work.headers.end;
     if work.headers.v4 {
-        read::four(packet, at, quoted)?;
+        read::v4(packet, at, quoted)?;
     } else {
-        read::six(packet, at, quoted)?;
+        read::v6(packet, at, quoted)?;
     }
     read::internet(packet, quoted, Part::Quote)?;
     if matches!(quoted.fragment, Fragment::Later) {

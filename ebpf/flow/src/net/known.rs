@@ -36,7 +36,7 @@ pub(super) fn decide<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<Ou
 fn own<N: Node>(node: N, work: &mut Work, entry: N::Entry) -> Result<Outcome, Unknown> {
     let now = node.now();
     if conntrack::is_over(work.headers.tuple.protocol, entry.seen(), entry.last_seen(), now) {
-        work.old_reply = entry.to().inverse();
+        work.old_reply_key = entry.to().inverse();
         work.old = Old::Replaced;
         return Err(Unknown);
     }
@@ -51,12 +51,13 @@ fn forward<N: Node>(hook: Hook, node: N, work: &mut Work, entry: N::Entry) -> Re
     let protocol = tuple.protocol;
     let seen = entry.seen();
     work.to = entry.to();
-    work.old_reply = work.to.inverse();
+    work.reply_key = work.to.inverse();
     if conntrack::is_over(protocol, seen, entry.last_seen(), now) || is_replaced(node, work, entry, seen) {
         work.old = Old::Replaced;
+        work.old_reply_key = work.reply_key;
         return Err(Unknown);
     }
-    let leads_back = match node.flow(&work.old_reply) {
+    let leads_back = match node.flow(&work.reply_key) {
         Some(reply) => Some(reply.to().inverse() == work.headers.tuple),
         None => None,
     };
@@ -108,12 +109,17 @@ fn reply<N: Node>(hook: Hook, node: N, work: &mut Work, entry: N::Entry) -> Resu
     if hook.inbound() && entry.flags() & flow_flags::SNAT == 0 && !route::is_own(node, work.to.destination) {
         return Ok(Outcome::Passed);
     }
-    work.key = work.to.inverse();
+    work.forward_key = work.to.inverse();
     let shows = work.headers.shows(true);
-    let forward = node.flow(&work.key);
+    let forward = node.flow(&work.forward_key);
     if let Some(forward) = forward
         && (forward.to().inverse() != work.headers.tuple
-            || conntrack::is_over(work.key.protocol, forward.seen(), forward.last_seen(), now))
+            || conntrack::is_over(
+                work.forward_key.protocol,
+                forward.seen(),
+                forward.last_seen(),
+                now,
+            ))
     {
         return Err(Unknown);
     }
@@ -123,10 +129,9 @@ fn reply<N: Node>(hook: Hook, node: N, work: &mut Work, entry: N::Entry) -> Resu
     match forward {
         Some(forward) => forward.note(shows, now),
         None => {
-            work.old_reply = work.key;
             write_again(node, work, entry, now, 0);
             // What the packet shows is noted where it counts: in the entry just written.
-            if let Some(forward) = node.flow(&work.old_reply) {
+            if let Some(forward) = node.flow(&work.forward_key) {
                 forward.note(shows, now);
             }
         }
@@ -135,8 +140,8 @@ fn reply<N: Node>(hook: Hook, node: N, work: &mut Work, entry: N::Entry) -> Resu
     Ok(Outcome::Replied)
 }
 
-/// Writes the other entry of a flow, with the key [`Work::old_reply`], from the one that is left. If there is no room,
-/// the next packet tries again.
+/// Writes the missing entry of a flow from the one that is left: the reply's where `direction` is [`flow_flags::REPLY`], the
+/// forward one where it is 0. If there is no room, the next packet tries again.
 #[inline(never)]
 fn write_again<N: Node>(node: N, work: &mut Work, entry: N::Entry, now: u32, direction: u32) {
     work.flow = Flow {
@@ -149,5 +154,9 @@ fn write_again<N: Node>(node: N, work: &mut Work, entry: N::Entry, now: u32, dir
         pad: 0,
         claim: super::claim(node),
     };
-    node.insert(&work.old_reply, &work.flow);
+    if direction == flow_flags::REPLY {
+        node.insert(&work.reply_key, &work.flow);
+    } else {
+        node.insert(&work.forward_key, &work.flow);
+    }
 }

@@ -1,10 +1,10 @@
-//! Sources that nobody can have.
+//! Sources that no host can have.
 
 use lb_abi::{Address, address_flags};
 
 use crate::net::{Hook, view::Node};
 
-/// Whether a source is one that nobody can have.
+/// Whether a source is one that no host can have.
 #[inline(always)]
 pub(super) fn is_one<N: Node>(hook: Hook, node: N, source: Address) -> bool {
     let [first, ..] = source.words();

@@ -1,11 +1,12 @@
 //! What becomes of a packet.
 //!
 //! ```text
-//! read::outermost ─▶ ADDRESSES ─▶ read::internet, transport ─▶ FLOWS ─┬─▶ known ───┐
-//!  (inbound: most packets end here, passed;                           ├─▶ open ────┼─▶ Outcome, Work
-//!   what may begin a connection: around)                              └─▶ icmp ────┘
+//! packet ─▶ read::outermost ─▶ ADDRESSES ─▶ read::internet, transport ─▶ fragments ─┬─▶ known ──┐
+//!              (inbound: most packets end here, passed;                              ├─▶ open ───┼─▶ Outcome, Work
+//!               what may begin a connection: around)                                 └─▶ icmp ───┘
+//!
 //! Outcome ─▶ Disposition ─┬─ Leave
-//!                         ├─ Translate ─▶ Work::to, Work::way ─▶ checksum, crc32c: by difference
+//!                         ├─ Translate ─▶ Work::to, Work::delivery ─▶ checksum, crc32c: by difference
 //!                         ├─ Answer ────▶ reject ─▶ Work::answer
 //!                         └─ Drop
 //! ```
@@ -20,10 +21,10 @@
 //! | `conntrack` | states and time limits | 4 |
 //! | `known` | packets of flows | 4 |
 //! | `open` | packets that open flows | 5 |
-//! | `around` | connections that are no flow's, but look like one's | 5 |
-//! | `pieces` | fragments, in any order | 1 |
-//! | `own` | what the node's own sockets have to do with node ports | 5 |
-//! | `martian` | sources that nobody can have | 5 |
+//! | `around` | connections to a backend's own address, which look like a flow's | 5 |
+//! | `fragments` | fragments, in any order | 1 |
+//! | `node_sockets` | the node's own sockets at node ports | 5 |
+//! | `martian` | sources that no host can have | 5 |
 //! | `allocate` | source ports | 5 |
 //! | `checksum`, `crc32c` | checksums by difference | 6 |
 //! | `route` | where a translated packet goes | 7 |
@@ -37,15 +38,15 @@ mod around;
 pub mod checksum;
 pub mod conntrack;
 pub mod crc32c;
+mod fragments;
 mod hook;
 mod icmp;
 mod known;
 mod limit;
 mod martian;
+mod node_sockets;
 mod open;
 mod outcome;
-mod own;
-mod pieces;
 mod read;
 pub mod reject;
 mod route;
@@ -56,22 +57,22 @@ use lb_abi::{Address, SourceKey, address_flags};
 
 pub use self::{
     allocate::{Attempt, attempt},
+    fragments::MOST_HELD,
     hook::Hook,
     outcome::{Answer, Disposition, Outcome},
-    pieces::MOST_HELD,
     read::{Options, has_jumbo, options},
     view::{Entry, Inserted, Node, Packet, Socket},
-    work::{Fragment, Headers, Transport, Way, Work},
+    work::{Delivery, Fragment, Headers, Transport, Work},
 };
 use self::{
-    pieces::Pieces,
+    fragments::Datagram,
     read::{Part, Unread},
 };
 
-/// What [`lb_abi::Flow::claim`] is while an entry is being replaced: nobody else may.
+/// What [`lb_abi::Flow::claim`] is while an entry is being replaced: no other processor may replace it.
 pub const CLAIMED: u64 = u64::MAX;
 
-/// What [`decide`] leaves to others: what few packets need, and what is long.
+/// The stage that decides in place of [`decide`]: what few packets need, and what is long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Rest {
@@ -92,7 +93,7 @@ pub fn decide<P: Packet, N: Node>(hook: Hook, packet: P, node: N, work: &mut Wor
         Err(Unread::Foreign) => return Ok(Outcome::Passed),
         Err(_) => return Ok(Outcome::Unreadable),
     }
-    // Of what is at the loopback device most. Node ports answer there at sockets alone.
+    // Most packets of the loopback device. Node ports answer there at sockets alone.
     if !hook.inbound() && work.headers.tuple.destination.is_loopback() {
         return Ok(Outcome::Passed);
     }
@@ -106,20 +107,20 @@ pub fn decide<P: Packet, N: Node>(hook: Hook, packet: P, node: N, work: &mut Wor
     }
     if let Err(unread) = parts(packet, work) {
         return Ok(match unread {
-            Unread::SourceRouted => wrong(hook, node, work, Outcome::DroppedSourceRoute),
-            _ => wrong(hook, node, work, Outcome::DroppedMalformed),
+            Unread::SourceRouted => drop_if_reserved(hook, node, work, Outcome::DroppedSourceRoute),
+            _ => drop_if_reserved(hook, node, work, Outcome::DroppedMalformed),
         });
     }
     match work.headers.transport {
-        Transport::Other => return Ok(stray(hook, node, work, Outcome::DroppedProtocol)),
+        Transport::Other => return Ok(drop_if_only_services(hook, node, work, Outcome::DroppedProtocol)),
         Transport::Icmp if !matches!(work.headers.fragment, Fragment::Later) => return Err(Rest::Icmp),
         Transport::Icmp | Transport::Ports => {}
     }
     if !matches!(work.headers.fragment, Fragment::Whole) {
-        match pieces::find(hook, node, work) {
-            Pieces::Known => {}
-            Pieces::Held => return Ok(Outcome::Held),
-            Pieces::Unknown => return Ok(wrong(hook, node, work, Outcome::DroppedFragment)),
+        match fragments::find(hook, node, work) {
+            Datagram::Known => {}
+            Datagram::Held => return Ok(Outcome::Held),
+            Datagram::Unknown => return Ok(drop_if_reserved(hook, node, work, Outcome::DroppedFragment)),
         }
     }
     match known::decide(hook, node, work) {
@@ -127,7 +128,7 @@ pub fn decide<P: Packet, N: Node>(hook: Hook, packet: P, node: N, work: &mut Wor
         Err(known::Unknown) if hook.opens() => Err(Rest::Open),
         Err(known::Unknown) => {
             around::end(node, work);
-            own::note(hook, node, work);
+            node_sockets::note(hook, node, work);
             Ok(Outcome::Passed)
         }
     }
@@ -139,13 +140,13 @@ pub fn open<N: Node>(hook: Hook, node: N, work: &mut Work) -> Outcome {
     let outcome = open::decide(hook, node, work);
     if matches!(outcome, Outcome::Passed) {
         around::end(node, work);
-        own::note(hook, node, work);
+        node_sockets::note(hook, node, work);
     }
     outcome
 }
 
-/// Decides what becomes of a packet for nobody's address that may begin a connection: it goes on, and FLOWS forgets what
-/// would be mistaken for that connection.
+/// Decides what becomes of a packet for an address without services that may begin a connection: it goes on, and a flow that
+/// would be mistaken for that connection is removed from FLOWS.
 #[inline(always)]
 pub fn around<P: Packet, N: Node>(packet: P, node: N, work: &mut Work) -> Outcome {
     around::decide(packet, node, work)
@@ -163,8 +164,8 @@ fn parts<P: Packet>(packet: P, work: &mut Work) -> Result<(), Unread> {
     read::transport(packet, &mut work.headers, Part::Packet)
 }
 
-/// What is said of an address: by ADDRESSES; or, where that has nothing, as of a Service's that is none, if it is one of those
-/// that Services get, and neither a node nor a pod has it.
+/// The flags of an address: those that ADDRESSES has; or VIP, if ADDRESSES does not have it, it is in a range of cluster IPs, and
+/// neither a Node nor a pod has it.
 #[inline(always)]
 fn flags<N: Node>(node: N, address: Address) -> Option<u32> {
     match node.address(&address) {
@@ -177,8 +178,8 @@ fn flags<N: Node>(node: N, address: Address) -> Option<u32> {
     }
 }
 
-/// Whether what is no frontend at an address is nobody's: at those of Services alone, and at those of load balancers for what
-/// comes in from outside, which would be routed out again.
+/// Whether ports of an address without a frontend belong to no machine: at those of Services alone, and at those of load balancers
+/// for what comes in from outside, which would be routed out again.
 #[inline(always)]
 const fn reserved(hook: Hook, flags: u32) -> bool {
     const MACHINES: u32 = address_flags::LOAD_BALANCER | address_flags::NODE;
@@ -186,9 +187,9 @@ const fn reserved(hook: Hook, flags: u32) -> bool {
         || matches!(hook, Hook::NodeIngress) && flags & MACHINES == address_flags::LOAD_BALANCER
 }
 
-/// What is wrong is dropped if it is for a service.
+/// A packet that can't be read is dropped if its destination is reserved, and passed otherwise.
 #[inline(always)]
-fn wrong<N: Node>(hook: Hook, node: N, work: &Work, outcome: Outcome) -> Outcome {
+fn drop_if_reserved<N: Node>(hook: Hook, node: N, work: &Work, outcome: Outcome) -> Outcome {
     let flags = flags(node, work.headers.tuple.destination).unwrap_or(0);
     if hook.opens() && reserved(hook, flags) {
         outcome
@@ -197,9 +198,9 @@ fn wrong<N: Node>(hook: Hook, node: N, work: &Work, outcome: Outcome) -> Outcome
     }
 }
 
-/// What no service asked for is dropped if the address is a service's alone.
+/// A packet without ports is dropped if its destination is reserved and not the node's, and passed otherwise.
 #[inline(always)]
-fn stray<N: Node>(hook: Hook, node: N, work: &Work, outcome: Outcome) -> Outcome {
+fn drop_if_only_services<N: Node>(hook: Hook, node: N, work: &Work, outcome: Outcome) -> Outcome {
     let flags = flags(node, work.headers.tuple.destination).unwrap_or(0);
     if hook.opens() && reserved(hook, flags) && flags & address_flags::NODE == 0 {
         outcome

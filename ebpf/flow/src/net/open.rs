@@ -1,4 +1,4 @@
-//! Packets of no connection that is known: is it a service that they are for, and which backend is it to be?
+//! Packets without a flow: whether they are for a service, which backend they go to, and which source port they get.
 
 use lb_abi::{
     Address, Flow, Frontend, FrontendKey, SCTP, Service, SourceKey, TCP, UDP, address_flags, backend_flags,
@@ -9,15 +9,15 @@ use crate::{
     Scope, affinity_of_address, choose, find, maglev_hash,
     net::{
         Hook, Outcome,
-        allocate::{self, Place},
+        allocate::{self, SourcePort},
         conntrack::{ACK, RST, SYN},
-        martian, own, route,
+        martian, node_sockets, route,
         view::{Entry, Inserted, Node},
         work::{Fragment, Old, Work},
     },
 };
 
-/// Opens a connection, or says why not.
+/// Opens a connection, or returns why not.
 #[inline(always)]
 pub(super) fn decide<N: Node>(hook: Hook, node: N, work: &mut Work) -> Outcome {
     if let Err(outcome) = backend(hook, node, work) {
@@ -57,7 +57,7 @@ fn backend<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<(), Outcome>
             },
         );
     }
-    if flags & address_flags::NODE != 0 && own::has(node, work)
+    if flags & address_flags::NODE != 0 && node_sockets::receives(node, work)
         || is_machines(scope, flags) && begins(work, false).is_err()
     {
         return Err(Outcome::Passed);
@@ -94,23 +94,23 @@ fn backend<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<(), Outcome>
     work.to = work.headers.tuple;
     work.to.destination = backend.address;
     work.to.destination_port = backend.port;
-    work.place = Place::Kept;
-    let place = if is_masqueraded(hook, node, work, backend.flags) {
-        Place::Allocated
+    work.source_port = SourcePort::Kept;
+    let source_port = if is_masqueraded(hook, node, work, backend.flags) {
+        SourcePort::Allocated
     } else if may_be_there_already(hook, node, work, frontend.flags) {
-        Place::Preferred
+        SourcePort::AllocatedIfFree
     } else {
         if is_left_by_sockets(hook, work, frontend.flags, flags) {
-            work.place = Place::Preferred;
+            work.source_port = SourcePort::AllocatedIfFree;
         }
         return Ok(());
     };
     let own = node.own_address(work.headers.v4);
     if own != Address::UNSPECIFIED_V4 && own != Address::UNSPECIFIED_V6 {
         work.to.source = own;
-        work.place = place;
+        work.source_port = source_port;
         Ok(())
-    } else if matches!(place, Place::Preferred) {
+    } else if matches!(source_port, SourcePort::AllocatedIfFree) {
         Ok(())
     } else {
         Err(Outcome::DroppedRoute)
@@ -118,8 +118,8 @@ fn backend<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<(), Outcome>
 }
 
 /// Whether an address may be some machine's, of which Services have no more than ports: an external IP, or a load balancer's.
-/// Who is connected to it from here, and has been before there was that frontend, goes on. (From outside, packets come in here
-/// because the address is routed here.)
+/// A connection to it from here that is older than the frontend goes on. (From outside, packets come in here because the address
+/// is routed here.)
 #[inline(always)]
 const fn is_machines(scope: Scope, flags: u32) -> bool {
     const OURS: u32 = address_flags::VIP | address_flags::NODE;
@@ -223,30 +223,32 @@ fn store<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<Outcome, Outco
         pad: 0,
         claim: super::claim(node),
     };
-    if matches!(work.place, Place::Kept) {
+    if matches!(work.source_port, SourcePort::Kept) {
         route::decide(hook, node, work, 0)?;
-        work.place = allocate::keep(node, work, now)?;
+        work.source_port = allocate::keep(hook, node, work, now)?;
     }
-    if !matches!(work.place, Place::Kept) {
+    if !matches!(work.source_port, SourcePort::Kept) {
         route::decide(hook, node, work, flow_flags::SNAT)?;
         match allocate::port(node, work, now) {
             // Better an address that may be there already than none.
-            Err(Outcome::DroppedPortsExhausted) if matches!(work.place, Place::Preferred) => {
+            Err(Outcome::DroppedPortsExhausted)
+                if matches!(work.source_port, SourcePort::AllocatedIfFree) =>
+            {
                 keep_after_all(hook, node, work, now)?;
             }
             stored => stored?,
         }
     }
     // The other entry, now: the client's.
-    work.key = work.to.inverse();
+    work.reply_key = work.to.inverse();
     work.flow.to = work.to;
     work.flow.flags &= !flow_flags::REPLY;
     if matches!(work.old, Old::Replaced) {
         if !node.store(&work.headers.tuple, &work.flow) {
-            node.remove(&work.key);
+            node.remove(&work.reply_key);
             return Err(Outcome::DroppedFlowsFull);
         }
-        if work.old_reply != work.key {
+        if work.old_reply_key != work.reply_key {
             forget(node, work);
         }
         return Ok(Outcome::Opened);
@@ -255,7 +257,7 @@ fn store<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<Outcome, Outco
         Inserted::New => Ok(Outcome::Opened),
         Inserted::Exists => follow(hook, node, work, now),
         Inserted::Full => {
-            node.remove(&work.key);
+            node.remove(&work.reply_key);
             Err(Outcome::DroppedFlowsFull)
         }
     }
@@ -267,9 +269,9 @@ fn keep_after_all<N: Node>(hook: Hook, node: N, work: &mut Work, now: u32) -> Re
     work.to.source = work.headers.tuple.source;
     work.to.source_port = work.headers.tuple.source_port;
     route::decide(hook, node, work, 0)?;
-    match allocate::keep(node, work, now)? {
-        Place::Kept => Ok(()),
-        Place::Allocated | Place::Preferred => Err(Outcome::DroppedPortsExhausted),
+    match allocate::keep(hook, node, work, now)? {
+        SourcePort::Kept => Ok(()),
+        SourcePort::Allocated | SourcePort::AllocatedIfFree => Err(Outcome::DroppedPortsExhausted),
     }
 }
 
@@ -280,8 +282,8 @@ fn follow<N: Node>(hook: Hook, node: N, work: &mut Work, now: u32) -> Result<Out
         return Err(Outcome::DroppedFlowsFull);
     };
     work.to = entry.to();
-    if work.to.inverse() != work.key {
-        node.remove(&work.key);
+    if work.to.inverse() != work.reply_key {
+        node.remove(&work.reply_key);
     }
     route::decide(hook, node, work, entry.flags())?;
     entry.note(work.headers.shows(false), now);
@@ -292,9 +294,9 @@ fn follow<N: Node>(hook: Hook, node: N, work: &mut Work, now: u32) -> Result<Out
 /// Removes the reply's entry of the flow that was replaced, if it is still that flow's.
 #[inline(always)]
 fn forget<N: Node>(node: N, work: &Work) {
-    if let Some(reply) = node.flow(&work.old_reply)
+    if let Some(reply) = node.flow(&work.old_reply_key)
         && reply.to().inverse() == work.headers.tuple
     {
-        node.remove(&work.old_reply);
+        node.remove(&work.old_reply_key);
     }
 }

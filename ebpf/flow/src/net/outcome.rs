@@ -9,7 +9,7 @@ use lb_abi::Counter;
 #[repr(u32)]
 #[expect(
     missing_docs,
-    reason = "each is the counter of that name, whose documentation says what it is"
+    reason = "each is the counter of that name, which is documented there"
 )]
 pub enum Outcome {
     Passed,

@@ -1,4 +1,4 @@
-//! Reads a packet's headers. Nothing is believed that was not compared with what is there.
+//! Reads a packet's headers. Every length is compared with what is there.
 //!
 //! The fixed part of the IP header comes first, alone: by its addresses alone most packets are found not to matter.
 
@@ -24,14 +24,14 @@ pub use self::{
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub(super) enum Unread {
-    /// It is neither IPv4 nor IPv6; or IPv6 with addresses that stand for IPv4 ones, which nobody may send (RFC 4942,
+    /// It is neither IPv4 nor IPv6; or IPv6 with addresses that stand for IPv4 ones, which no host may send (RFC 4942,
     /// 2.2), and which would be taken for them here.
     Foreign,
     /// Not even its destination is known.
     Unreadable,
     /// Its lengths or headers contradict each other, or what is there.
     Malformed,
-    /// It says by which way it is to go.
+    /// Its sender has chosen the route.
     SourceRouted,
 }
 
@@ -55,8 +55,8 @@ const SERVICE_TAG: [u8; 2] = [0x88, 0xa8];
 #[inline(always)]
 pub(super) fn outermost<P: Packet>(packet: P, headers: &mut Headers) -> Result<(), Unread> {
     match packet.protocol() {
-        IPV4 => four(packet, ETHERNET, headers),
-        IPV6 => six(packet, ETHERNET, headers),
+        IPV4 => v4(packet, ETHERNET, headers),
+        IPV6 => v6(packet, ETHERNET, headers),
         CUSTOMER_TAG | SERVICE_TAG => tagged(packet, headers),
         _ => Err(Unread::Foreign),
     }
@@ -67,22 +67,22 @@ fn tagged<P: Packet>(packet: P, headers: &mut Headers) -> Result<(), Unread> {
     // The EtherType is the last two bytes of a tag, as it is of an Ethernet header.
     let once = ETHERNET + TAG;
     match packet.half(once - 2).ok_or(Unread::Foreign)? {
-        IPV4 => return four(packet, once, headers),
-        IPV6 => return six(packet, once, headers),
+        IPV4 => return v4(packet, once, headers),
+        IPV6 => return v6(packet, once, headers),
         CUSTOMER_TAG | SERVICE_TAG => {}
         _ => return Err(Unread::Foreign),
     }
     let twice = once + TAG;
     match packet.half(twice - 2).ok_or(Unread::Foreign)? {
-        IPV4 => four(packet, twice, headers),
-        IPV6 => six(packet, twice, headers),
+        IPV4 => v4(packet, twice, headers),
+        IPV6 => v6(packet, twice, headers),
         _ => Err(Unread::Foreign),
     }
 }
 
 /// Reads the fixed part of an IPv4 header.
 #[inline(always)]
-pub(super) fn four<P: Packet>(packet: P, l3: u32, headers: &mut Headers) -> Result<(), Unread> {
+pub(super) fn v4<P: Packet>(packet: P, l3: u32, headers: &mut Headers) -> Result<(), Unread> {
     let [first, second, third, source, destination] = packet.words::<5>(l3).ok_or(Unread::Unreadable)?;
     let [version, ..] = first.to_ne_bytes();
     if version >> 4 != 4 {
@@ -102,7 +102,7 @@ pub(super) fn four<P: Packet>(packet: P, l3: u32, headers: &mut Headers) -> Resu
 
 /// Reads the fixed part of an IPv6 header.
 #[inline(always)]
-pub(super) fn six<P: Packet>(packet: P, l3: u32, headers: &mut Headers) -> Result<(), Unread> {
+pub(super) fn v6<P: Packet>(packet: P, l3: u32, headers: &mut Headers) -> Result<(), Unread> {
     let [first, second, a, b, c, d, e, f, g, h] = packet.words::<10>(l3).ok_or(Unread::Unreadable)?;
     let [version, ..] = first.to_ne_bytes();
     if version >> 4 != 6 {
@@ -161,14 +161,14 @@ pub(super) fn internet<P: Packet>(packet: P, headers: &mut Headers, part: Part) 
     };
     // The fixed part was read, so that there is more.
     let there = end.wrapping_sub(headers.l3);
-    let merged = matches!(part, Part::Packet) && packet.merged();
+    let is_gso = matches!(part, Part::Packet) && packet.is_gso();
     headers.fragment = Fragment::Whole;
     let [first, second, _] = headers.fixed;
     if headers.v4 {
         let [version_and_length, _, high, low] = first.to_ne_bytes();
         let header = u32::from(version_and_length & 15) * 4;
         let total = match u32::from(u16::from_be_bytes([high, low])) {
-            0 if merged => there,
+            0 if is_gso => there,
             total => total,
         };
         if header < 20 || header > there || total < header || total > there && matches!(part, Part::Packet) {
@@ -194,7 +194,7 @@ pub(super) fn internet<P: Packet>(packet: P, headers: &mut Headers, part: Part) 
     }
     let [high, low, ..] = second.to_ne_bytes();
     let total = match u32::from(u16::from_be_bytes([high, low])) {
-        0 if merged => there,
+        0 if is_gso => there,
         payload => 40 + payload,
     };
     if there < 40 || total > there && matches!(part, Part::Packet) {
@@ -203,7 +203,7 @@ pub(super) fn internet<P: Packet>(packet: P, headers: &mut Headers, part: Part) 
     headers.l4 = headers.l3 + 40;
     headers.end = headers.l3 + if total < there { total } else { there };
     if extensions::is_one(headers.tuple.protocol) || headers.tuple.protocol == extensions::HOP_BY_HOP {
-        extensions::skip(packet, headers, merged)?;
+        extensions::skip(packet, headers, is_gso)?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use lb_abi::{Address, address_flags, flow_flags};
 use crate::net::{
     Hook, Outcome,
     view::Node,
-    work::{Way, Work},
+    work::{Delivery, Work},
 };
 
 /// Decides where a packet goes as [`Work::to`], by the flags of its flow's entry, and whether it may: one that has come to its
@@ -17,20 +17,20 @@ pub(super) fn decide<N: Node>(hook: Hook, node: N, work: &mut Work, flags: u32) 
     // The stack takes nothing from its own address; and what leaves it was routed to the frontend.
     let routed = snat && hook.inbound() || !reply && matches!(hook, Hook::NodeEgress);
     let renamed = reply && hook.inbound() && work.to.source != work.headers.tuple.source;
-    work.way = if (routed || renamed) && is_own(node, work.to.destination) {
+    work.delivery = if (routed || renamed) && is_own(node, work.to.destination) {
         // At the loopback device alone the stack takes something in from its own address, and whatever way leads to the address that
         // an answer is from (`rp_filter`).
         if renamed || !hook.inbound() || is_own(node, work.to.source) {
-            Way::Local
+            Delivery::Inward
         } else {
-            Way::On
+            Delivery::PassedOn
         }
     } else if routed {
-        Way::Routed
+        Delivery::Routed
     } else {
-        Way::On
+        Delivery::PassedOn
     };
-    if matches!(work.way, Way::Routed) && hook.inbound() && work.headers.hop_limit() <= 1 {
+    if matches!(work.delivery, Delivery::Routed) && hook.inbound() && work.headers.hop_limit() <= 1 {
         return Err(Outcome::TimeExceeded);
     }
     Ok(())

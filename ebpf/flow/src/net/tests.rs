@@ -1,9 +1,9 @@
 //! Whole decisions, on a model of the node.
 
 mod addresses;
+mod fragments;
 mod inward;
 pub(in crate::net) mod node;
-mod pieces;
 mod ports;
 
 use lb_abi::{
@@ -117,13 +117,16 @@ fn a_connection_is_opened_forwarded_answered_and_closed() {
     );
     let masked = (NODE, work.to.source_port.get());
     assert_eq!(work.to, tuple(masked, pod));
-    assert_eq!((work.way, work.service, work.backend), (Way::Routed, 1, 5));
+    assert_eq!(
+        (work.delivery, work.service, work.backend),
+        (Delivery::Routed, 1, 5)
+    );
 
     assert_eq!(
         arrives(&fake, &segment(pod, masked, SYN | ACK), &mut work),
         Outcome::Replied
     );
-    assert_eq!((work.to, work.way), (tuple(vip, client), Way::Routed));
+    assert_eq!((work.to, work.delivery), (tuple(vip, client), Delivery::Routed));
     for (flags, seen) in [
         (ACK, seen::OPEN | seen::ANSWER | seen::ESTABLISHED),
         (
@@ -241,11 +244,11 @@ fn a_client_of_the_cluster_comes_from_the_node_to_a_pod_and_nobody_else_does() {
     let opened = |work: &mut Work, client| {
         let packet = segment((client, 5000), (VIP, 80), SYN);
         assert_eq!(arrives(&fake, &packet, work), Outcome::Opened);
-        (work.to.source, work.way)
+        (work.to.source, work.delivery)
     };
-    assert_eq!(opened(&mut work, CLIENT), (NODE, Way::Routed));
+    assert_eq!(opened(&mut work, CLIENT), (NODE, Delivery::Routed));
     let stranger = Address::v4([198, 51, 100, 8]);
-    assert_eq!(opened(&mut work, stranger), (stranger, Way::On));
+    assert_eq!(opened(&mut work, stranger), (stranger, Delivery::PassedOn));
 }
 
 #[test]
@@ -275,11 +278,11 @@ fn a_client_of_the_cluster_keeps_its_address_where_no_port_or_no_address_of_the_
         .map(|port| {
             let packet = segment((CLIENT, port), (VIP, 80), SYN);
             assert_eq!(arrives(&fake, &packet, &mut work), Outcome::Opened);
-            (work.to.source, work.way)
+            (work.to.source, work.delivery)
         })
         .collect();
-    assert_eq!(sources[..2], [(NODE, Way::Routed); 2]);
-    assert_eq!(sources[2], (CLIENT, Way::On));
+    assert_eq!(sources[..2], [(NODE, Delivery::Routed); 2]);
+    assert_eq!(sources[2], (CLIENT, Delivery::PassedOn));
     let flags = fake.entry(&work.to.inverse()).map(|flow| flow.flags);
     assert_eq!(flags, Some(flow_flags::REPLY), "no SNAT");
 
@@ -287,7 +290,7 @@ fn a_client_of_the_cluster_keeps_its_address_where_no_port_or_no_address_of_the_
     nameless.config.node_v4 = Address::UNSPECIFIED_V4;
     let packet = segment((CLIENT, 5000), (VIP, 80), SYN);
     assert_eq!(arrives(&nameless, &packet, &mut work), Outcome::Opened);
-    assert_eq!((work.to.source, work.way), (CLIENT, Way::On));
+    assert_eq!((work.to.source, work.delivery), (CLIENT, Delivery::PassedOn));
 }
 
 #[test]

@@ -13,8 +13,8 @@ pub trait Packet: Copy {
     fn protocol(self) -> [u8; 2];
     /// Its length in bytes.
     fn length(self) -> u32;
-    /// Whether it was merged of several, or is to be cut into several.
-    fn merged(self) -> bool;
+    /// Whether it was merged of several packets, or is to be cut into several (`gso_size` is not 0).
+    fn is_gso(self) -> bool;
     /// So many words of four bytes each, as they lie there; `None` if they are not all there.
     fn words<const WORDS: usize>(self, offset: u32) -> Option<[u32; WORDS]>;
     /// Two bytes.
@@ -48,9 +48,9 @@ pub enum Inserted {
 pub enum Socket {
     /// None.
     None,
-    /// One, of TCP; or of UDP, that would get the packets of others, too.
+    /// A socket that receives from any source: a listening TCP socket, or a UDP socket that is not connected.
     Bound,
-    /// One of UDP that is connected to just that source.
+    /// A socket whose peer is the source of the tuple: a TCP connection in any state, or a connected UDP socket.
     Connected,
 }
 
@@ -90,8 +90,8 @@ pub trait Node: Tables + Copy {
     fn in_service_range(self, address: Address) -> bool;
     /// `Config.rejects_per_second`.
     fn rejects_per_second(self) -> u32;
-    /// Whether the packet is the node's own: it has come in by no device.
-    fn has_sent(self) -> bool;
+    /// Whether the packet was sent by a process of the node: it has come in by no device.
+    fn is_locally_generated(self) -> bool;
     /// Which local socket would get packets with this tuple.
     fn socket(self, tuple: &Tuple) -> Socket;
     /// Counts on [`Counter::SnatReused`](lb_abi::Counter::SnatReused).

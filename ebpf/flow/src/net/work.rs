@@ -1,15 +1,15 @@
-//! What is known of the packet at hand.
+//! What has been read and decided of a packet.
 
 use lb_abi::{Address, BackendId, Flow, FragmentKey, HeldKey, Port, ServiceId, Tuple};
 
 use crate::net::{
-    allocate::{Place, Trial},
+    allocate::{SourcePort, Trial},
     conntrack::shows,
     limit::Limit,
     reject::ANSWER_WORDS,
 };
 
-/// The way of a packet, from what was read to what it becomes.
+/// A packet from what was read to what it becomes.
 ///
 /// In a map, an element for each processor: it is larger than a program's stack. All zero at first, and afterwards what
 /// the packet before has left: each field is written before it is read, by what its documentation names.
@@ -20,49 +20,53 @@ pub struct Work {
     pub headers: Headers,
     /// What an ICMP error quotes; written where the outcome is [`Related`](crate::net::Outcome::Related).
     pub quoted: Headers,
-    /// What the tuple becomes; written where the outcome says that it is translated. Of an ICMP error: the addresses.
+    /// What the tuple becomes; written where the packet is translated. Of an ICMP error: the addresses.
     pub to: Tuple,
     /// What the quoted tuple becomes; written where the outcome is [`Related`](crate::net::Outcome::Related).
     pub quoted_to: Tuple,
-    /// Where it goes then; written where the outcome says that it is translated.
-    pub way: Way,
+    /// Where it goes then; written where the packet is translated.
+    pub delivery: Delivery,
     /// Of the flow; written where the outcome is not [`Related`](crate::net::Outcome::Related), but translated.
     pub service: ServiceId,
     /// Of the flow, likewise.
     pub backend: BackendId,
     /// [`Old`]: what section 4 has found, for section 5; written by `known`.
     pub(crate) old: Old,
-    /// Key of the old flow's other entry, if there is one.
-    pub(crate) old_reply: Tuple,
-    /// Key of the entry that is being written.
-    pub(crate) key: Tuple,
-    /// The entry.
+    /// Key of the reply's entry of the flow that is replaced.
+    pub(crate) old_reply_key: Tuple,
+    /// Key of the forward entry of the packet's flow.
+    pub(crate) forward_key: Tuple,
+    /// Key of the reply's entry of the packet's flow.
+    pub(crate) reply_key: Tuple,
+    /// Key of the entry of the flow that an ICMP error is about.
+    pub(crate) related_key: Tuple,
+    /// The entry that is being written.
     pub(crate) flow: Flow,
-    /// Where the backend is to see the client; written by `open`.
-    pub(crate) place: Place,
+    /// Which source port the backend is to see; written by `open`.
+    pub(crate) source_port: SourcePort,
     /// The search for a port.
     pub(crate) trial: Trial,
-    /// Of a fragment that is held, or of those that are released: written by `pieces`.
+    /// Of a fragment that is held, or of those that are released: written by `fragments`.
     pub held: HeldKey,
     /// What the packet is answered with, from the IP header on; written by `reject::compose`. It is followed by the MTU
-    /// of the way, for an answer that says it.
+    /// of the route, for an answer that carries it.
     pub answer: [u32; ANSWER_WORDS],
-    /// The way's MTU; written where the outcome is [`TooBig`](crate::net::Outcome::TooBig).
+    /// The route's MTU; written where the outcome is [`TooBig`](crate::net::Outcome::TooBig).
     pub mtu: u32,
     /// Answers sent; kept from packet to packet.
     pub limit: Limit,
 }
 
-/// Where a packet goes that was translated.
+/// Where a translated packet goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub enum Way {
-    /// On, by the stack or the device.
-    On,
+pub enum Delivery {
+    /// On to the stack, or out of the device.
+    PassedOn,
     /// To its destination, by a route that is looked up here.
     Routed,
-    /// To this node, as its destination is the node's own, by the loopback device.
-    Local,
+    /// Into this node's stack, by the loopback device: its destination is the node's own.
+    Inward,
 }
 
 /// Whether the tuple had an entry in FLOWS that does not count any more.
@@ -71,11 +75,11 @@ pub enum Way {
 pub(crate) enum Old {
     /// None.
     None,
-    /// One, which is replaced; its other entry is [`Work::old_reply`].
+    /// One, which is replaced; the key of its reply's entry is [`Work::old_reply_key`].
     Replaced,
 }
 
-/// Where the parts of a packet are, and what they say: offsets are from the link-layer header on.
+/// Where the parts of a packet are, and what they hold. Offsets are from the link-layer header on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Headers {
@@ -153,7 +157,7 @@ impl Headers {
 
     /// Whether routers must not cut the packet.
     #[inline(always)]
-    pub const fn uncut(&self) -> bool {
+    pub const fn dont_fragment(&self) -> bool {
         let [_, second, _] = self.fixed;
         let [_, _, flags, _] = second.to_ne_bytes();
         !self.v4 || flags & 0x40 != 0
@@ -213,12 +217,14 @@ impl Work {
             quoted: headers,
             to: NO_TUPLE,
             quoted_to: NO_TUPLE,
-            way: Way::On,
+            delivery: Delivery::PassedOn,
             service: 0,
             backend: 0,
             old: Old::None,
-            old_reply: NO_TUPLE,
-            key: NO_TUPLE,
+            old_reply_key: NO_TUPLE,
+            forward_key: NO_TUPLE,
+            reply_key: NO_TUPLE,
+            related_key: NO_TUPLE,
             flow: Flow {
                 to: NO_TUPLE,
                 seen: 0,
@@ -229,7 +235,7 @@ impl Work {
                 pad: 0,
                 claim: 0,
             },
-            place: Place::Kept,
+            source_port: SourcePort::Kept,
             trial: Trial::NONE,
             held: HeldKey {
                 datagram: FragmentKey {

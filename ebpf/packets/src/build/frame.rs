@@ -34,7 +34,7 @@ pub(super) fn tags(frame: &[u8]) -> usize {
         .count()
 }
 
-/// The length of an IP packet by its header; of one that says nothing, as it is.
+/// The length of an IP packet by its header; without one, as it is.
 pub(super) fn traffic(packet: &[u8]) -> u64 {
     let word = |offset: usize| {
         let bytes = packet.get(offset..)?.first_chunk()?;

@@ -45,7 +45,7 @@ pub enum Extension {
     Routing(u8, u8),
     /// Authentication, with 12 bytes of check value.
     Authentication,
-    /// A header that nobody knows.
+    /// A header of an unknown kind.
     Unknown(u8),
 }
 
@@ -265,7 +265,7 @@ impl Packet {
         self.network_bytes(10, &ones_complement_sum(right, off).to_be_bytes())
     }
 
-    /// With no more than so many bytes behind its IP header, which says so.
+    /// With no more than so many bytes behind its IP header, whose length follows.
     #[must_use]
     pub const fn cut_payload(mut self, most: usize) -> Self {
         self.ip.most = most;

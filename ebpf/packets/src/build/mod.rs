@@ -12,7 +12,7 @@
 //! | `frame` | packets given byte by byte |
 //!
 //! Headers are etherparse's where it knows them. SCTP, IPv4 options and IPv6 extension headers are not, and are built
-//! here. Who builds a packet that is impossible (a payload of more than 64 KiB) is told so by a panic: it is the
+//! here. Building an impossible packet (a payload of more than 64 KiB) panics: it is the
 //! table that is wrong.
 
 mod frame;
@@ -113,7 +113,7 @@ impl Packet {
         self
     }
 
-    /// Link addresses: to whom, from whom. Otherwise it is on its way to this node.
+    /// Link addresses: destination, source. Otherwise it is on its way to this node.
     #[must_use]
     pub const fn link(mut self, destination: [u8; 6], source: [u8; 6]) -> Self {
         self.link = [destination, source];
@@ -142,7 +142,7 @@ impl Packet {
         self
     }
 
-    /// Said to be something else by its EtherType.
+    /// With another EtherType.
     #[must_use]
     pub const fn ether_type(mut self, kind: u16) -> Self {
         self.kind = kind;
@@ -236,7 +236,7 @@ impl Packet {
     }
 }
 
-/// Bytes that are told from each other, so that one that is moved is seen.
+/// Bytes that all differ, so that one that is moved is seen.
 fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|index| (index % 251) as u8).collect()
 }

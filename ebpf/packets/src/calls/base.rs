@@ -8,7 +8,7 @@ use lb_abi::{Backend, BackendId, Frontend, FrontendKey, Port, Service, ServiceId
 
 use super::{
     model::{Ids, State},
-    place::{Place, SERVED},
+    named_address::{NamedAddress, SERVED},
     step::Group,
 };
 
@@ -44,7 +44,7 @@ impl Group {
 
     /// What a backend is, at a port.
     pub(super) fn value(self, index: u32, port: u16) -> Backend {
-        let places = [Place::PodA, Place::PodB, Place::Remote];
+        let places = [NamedAddress::PodA, NamedAddress::PodB, NamedAddress::Remote];
         Backend {
             address: places[index as usize % places.len()].address(self.v4),
             port: Port::new(port),
@@ -53,7 +53,7 @@ impl Group {
         }
     }
 
-    pub(super) fn key(self, place: Place, port: u16) -> FrontendKey {
+    pub(super) fn key(self, place: NamedAddress, port: u16) -> FrontendKey {
         FrontendKey {
             address: place.address(self.v4),
             port: Port::new(port),
@@ -86,12 +86,12 @@ pub fn base(ids: Ids) -> State {
             }
         }
         for (place, port, service) in [
-            (Place::ClusterIp, 80, 0),
-            (Place::ClusterIpAlso, 80, 1),
-            (Place::LoadBalancer, 80, 1),
-            (Place::Node, 80, 0),
-            (Place::Unspecified, 30080, 0),
-            (Place::Unspecified, 30081, 1),
+            (NamedAddress::ClusterIp, 80, 0),
+            (NamedAddress::ClusterIpAlso, 80, 1),
+            (NamedAddress::LoadBalancer, 80, 1),
+            (NamedAddress::Node, 80, 0),
+            (NamedAddress::Unspecified, 30080, 0),
+            (NamedAddress::Unspecified, 30081, 1),
         ] {
             if (port, group.v4) == (30081, false) {
                 continue;
@@ -107,11 +107,11 @@ pub fn base(ids: Ids) -> State {
     }
     for v4 in [true, false] {
         for (place, flags) in [
-            (Place::ClusterIp, address_flags::VIP),
-            (Place::ClusterIpAlso, address_flags::VIP),
-            (Place::LoadBalancer, address_flags::LOAD_BALANCER),
-            (Place::Node, address_flags::NODE),
-            (Place::Loopback, address_flags::NODE),
+            (NamedAddress::ClusterIp, address_flags::VIP),
+            (NamedAddress::ClusterIpAlso, address_flags::VIP),
+            (NamedAddress::LoadBalancer, address_flags::LOAD_BALANCER),
+            (NamedAddress::Node, address_flags::NODE),
+            (NamedAddress::Loopback, address_flags::NODE),
         ] {
             state.maps.addresses.insert(place.address(v4), flags);
         }

@@ -5,7 +5,7 @@ use lb_abi::{AddressRange, Frontend, Service, ServiceId, SlotKey, SourceKey};
 use super::{
     base::switch,
     model::State,
-    place::Place,
+    named_address::NamedAddress,
     step::{Change, Group},
 };
 
@@ -74,7 +74,7 @@ impl Change {
             }
             // The unspecified address is node ports' key, and never one of ADDRESSES; 127.0.0.1 stands for all of loopback.
             Self::Address {
-                place: Place::Unspecified | Place::LoopbackAlso,
+                place: NamedAddress::Unspecified | NamedAddress::LoopbackAlso,
                 ..
             } => {}
             Self::Address { place, v4, flags } => put(&mut maps.addresses, place.address(v4), flags),
@@ -90,11 +90,12 @@ impl Change {
             Self::Ranges { v4, range, pod } => {
                 let (network, host) = if v4 { (24, 32) } else { (112, 128) };
                 maps.config.service_ranges[usize::from(v4)] = if range {
-                    AddressRange::new(Place::ClusterIp.address(v4), network)
+                    AddressRange::new(NamedAddress::ClusterIp.address(v4), network)
                 } else {
                     AddressRange::NONE
                 };
-                let source = SourceKey::range(SourceKey::CLUSTER, Place::ClusterIpAlso.address(v4), host);
+                let source =
+                    SourceKey::range(SourceKey::CLUSTER, NamedAddress::ClusterIpAlso.address(v4), host);
                 if pod {
                     maps.sources.insert(source);
                 } else {

@@ -11,17 +11,17 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::{
-    model::{Outcome, Seen},
+    model::{CallResult, Outcome},
+    named_address::NamedAddress,
     network::{Network, end},
-    place::Place,
-    step::{Bound, Call, Kind, To},
+    step::{Bound, Call, SocketKind, To},
 };
 
 /// A socket, and the other end of its connection.
 #[derive(Debug)]
 pub(super) struct Client {
     socket: Socket,
-    kind: Kind,
+    kind: SocketKind,
     tcp: bool,
     pub(super) pod: bool,
     accepted: Option<TcpStream>,
@@ -29,9 +29,9 @@ pub(super) struct Client {
 
 impl Client {
     /// In the thread's namespace.
-    pub(super) fn open(kind: Kind, tcp: bool, pod: bool) -> io::Result<Self> {
+    pub(super) fn open(kind: SocketKind, tcp: bool, pod: bool) -> io::Result<Self> {
         let socket = socket(kind, tcp)?;
-        let any: IpAddr = if kind == Kind::V4 {
+        let any: IpAddr = if kind == SocketKind::V4 {
             Ipv4Addr::UNSPECIFIED.into()
         } else {
             Ipv6Addr::UNSPECIFIED.into()
@@ -63,8 +63,8 @@ impl Client {
         call: Call,
         outcomes: &[Outcome],
         patience: u16,
-    ) -> io::Result<Seen> {
-        let reaches = |seen: &Seen| {
+    ) -> io::Result<CallResult> {
+        let reaches = |seen: &CallResult| {
             outcomes
                 .iter()
                 .any(|outcome| outcome.seen.server.is_some() && seen.error.is_none())
@@ -83,7 +83,7 @@ impl Client {
             }
             Call::Peer => match socket.peer_addr() {
                 Ok(peer) => {
-                    seen = Seen::default();
+                    seen = CallResult::default();
                     seen.shown = peer.as_socket().map(end);
                 }
                 Err(error) => seen = ended(Err(error)),
@@ -107,16 +107,16 @@ impl Client {
                     )?;
                 }
             }
-            Call::Stray { from, port, v4 } => {
-                seen = Seen::default();
+            Call::Unsolicited { from, port, v4 } => {
+                seen = CallResult::default();
                 let v4 = self.kind.names_v4(v4);
                 let at = SocketAddr::new(from.ip(v4), port);
                 let server = network.server(at).ok_or(io::ErrorKind::NotFound)?;
                 let here = socket.local_addr()?.as_socket().map_or(0, |here| here.port());
-                server.send_to(b"me", SocketAddr::new(Place::Loopback.ip(v4), here))?;
+                server.send_to(b"me", SocketAddr::new(NamedAddress::Loopback.ip(v4), here))?;
                 receive(socket, wait(true), true, &mut seen)?;
             }
-            Call::Open { .. } | Call::Close | Call::Bind(_) => seen = Seen::default(),
+            Call::Open { .. } | Call::Close | Call::Bind(_) => seen = CallResult::default(),
         }
         Ok(seen)
     }
@@ -128,33 +128,33 @@ impl Client {
     }
 }
 
-fn socket(kind: Kind, tcp: bool) -> io::Result<Socket> {
-    let domain = if kind == Kind::V4 {
+fn socket(kind: SocketKind, tcp: bool) -> io::Result<Socket> {
+    let domain = if kind == SocketKind::V4 {
         Domain::IPV4
     } else {
         Domain::IPV6
     };
     let protocol = if tcp { Type::STREAM } else { Type::DGRAM };
     let socket = Socket::new(domain, protocol, None)?;
-    if kind != Kind::V4 {
-        socket.set_only_v6(kind == Kind::V6)?;
+    if kind != SocketKind::V4 {
+        socket.set_only_v6(kind == SocketKind::V6)?;
     }
     Ok(socket)
 }
 
 /// Binds a socket, in the thread's namespace, and closes it.
-pub(super) fn bind(bound: Bound) -> io::Result<Seen> {
+pub(super) fn bind(bound: Bound) -> io::Result<CallResult> {
     let socket = socket(bound.kind, bound.tcp)?;
     socket.set_freebind_v4(true)?;
-    if bound.kind != Kind::V4 {
+    if bound.kind != SocketKind::V4 {
         socket.set_freebind_v6(true)?;
     }
-    if bound.kind == Kind::V6 {
+    if bound.kind == SocketKind::V6 {
         socket.set_only_v6(bound.only_v6)?;
     }
     let at = name(
         bound.kind,
-        bound.place.ip(bound.kind != Kind::V6),
+        bound.place.ip(bound.kind != SocketKind::V6),
         bound.port,
         false,
     );
@@ -162,15 +162,15 @@ pub(super) fn bind(bound: Bound) -> io::Result<Seen> {
 }
 
 /// With the number of its error.
-fn ended(result: io::Result<()>) -> Seen {
-    Seen {
+fn ended(result: io::Result<()>) -> CallResult {
+    CallResult {
         error: result.err().map(|error| error.raw_os_error().unwrap_or(0)),
-        ..Seen::default()
+        ..CallResult::default()
     }
 }
 
 /// Receives something that comes within this time.
-fn receive(socket: &Socket, wait: PollTimeout, asks: bool, seen: &mut Seen) -> io::Result<()> {
+fn receive(socket: &Socket, wait: PollTimeout, asks: bool, seen: &mut CallResult) -> io::Result<()> {
     let mut polled = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
     poll(&mut polled, wait)?;
     if !polled[0].any().unwrap_or(false) {
@@ -188,9 +188,9 @@ fn receive(socket: &Socket, wait: PollTimeout, asks: bool, seen: &mut Seen) -> i
 }
 
 /// An address as a socket names it.
-fn name(kind: Kind, ip: IpAddr, port: u16, plain: bool) -> SockAddr {
+fn name(kind: SocketKind, ip: IpAddr, port: u16, plain: bool) -> SockAddr {
     match ip {
-        IpAddr::V4(v4) if kind != Kind::V4 && !plain => {
+        IpAddr::V4(v4) if kind != SocketKind::V4 && !plain => {
             SocketAddrV6::new(v4.to_ipv6_mapped(), port, 0, 0).into()
         }
         ip => SocketAddr::new(ip, port).into(),

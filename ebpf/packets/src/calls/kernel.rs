@@ -9,7 +9,7 @@ use nix::time::{ClockId, clock_gettime};
 use super::{
     base::MOST,
     client::{self, Client},
-    model::{Ids, Outcome, Seen, State},
+    model::{CallResult, Ids, Outcome, State},
     network::Network,
     step::Call,
 };
@@ -64,7 +64,7 @@ pub enum CallError {
 #[derive(Clone, Debug)]
 pub struct Observation {
     /// What was seen.
-    pub seen: Seen,
+    pub seen: CallResult,
     /// The maps that programs write, afterwards; the others as they were.
     pub state: State,
     /// Of a socket that was made.
@@ -158,7 +158,7 @@ impl Kernel {
     pub fn look(&mut self) -> Result<Observation, CallError> {
         self.read()?;
         Ok(Observation {
-            seen: Seen::default(),
+            seen: CallResult::default(),
             state: self.holds.clone(),
             cookie: None,
         })
@@ -195,11 +195,11 @@ impl Kernel {
                 let client = self.inside(pod, || Client::open(kind, tcp, pod))?;
                 cookie = Some(client.cookie()?);
                 self.open.insert(slot, client);
-                Seen::default()
+                CallResult::default()
             }
             Call::Close => {
                 self.open.remove(&slot);
-                Seen::default()
+                CallResult::default()
             }
             Call::Bind(bound) => self.inside(bound.pod, || client::bind(bound))?,
             call => {

@@ -1,19 +1,19 @@
 //! Differential fuzzing of the socket programs: random calls of real sockets, on the kernel's programs and on a model.
 //!
-//! The kernel runs these programs for the sockets of a cgroup and for nobody else (`BPF_PROG_TEST_RUN` refuses them). So the
-//! sockets are real, in two network namespaces whose loopback devices have all addresses of backends; servers there say
-//! whom a connection or datagram has reached.
+//! The kernel runs these programs for the sockets of a cgroup only (`BPF_PROG_TEST_RUN` refuses them). So the
+//! sockets are real, in two network namespaces whose loopback devices have all addresses of backends; servers there
+//! tell which of them a connection or datagram has reached.
 //!
 //! ```text
 //! seed ─▶ Case: steps ─┬─ Change ─▶ State ──────▶ maps
-//!                      └─ Call ─┬─▶ Kernel: a socket's call, who was reached, what was shown ─┐
+//!                      └─ Call ─┬─▶ Kernel: a socket's call, which server was reached, what was shown ─┐
 //!                               └─▶ model::permitted: every outcome that is allowed ──────────┴▶ one of them? ─▶ next step
 //!                                                                                    └ no ─▶ shrink ─▶ Failure
 //! ```
 //!
 //! | module | holds |
 //! |---|---|
-//! | `place` | [`Place`]: the addresses that everything is drawn from, and what is behind them |
+//! | `named_address` | [`NamedAddress`]: the addresses that everything is drawn from, and what is behind them |
 //! | `base` | the services that every case begins with |
 //! | `step` | [`Step`]: changes of maps, calls of sockets; how they are drawn |
 //! | `change` | what a change makes of the maps |
@@ -30,8 +30,8 @@ mod client;
 mod failure;
 mod kernel;
 pub mod model;
+mod named_address;
 mod network;
-mod place;
 mod run;
 mod step;
 
@@ -39,7 +39,7 @@ pub use self::{
     base::base,
     failure::Failure,
     kernel::{CallError, Kernel},
-    place::Place,
+    named_address::NamedAddress,
     run::{Fuzzer, Model, Report},
-    step::{Bound, Call, Change, Group, Kind, Step, To},
+    step::{Bound, Call, Change, Group, SocketKind, Step, To},
 };

@@ -15,7 +15,7 @@ use nix::{
 
 use super::{
     kernel::CallError,
-    place::{DEAD, Place, SERVED},
+    named_address::{DEAD, NamedAddress, SERVED},
 };
 use crate::world::{World, namespace};
 
@@ -31,9 +31,9 @@ pub(super) struct Network {
 impl Network {
     /// Makes both. The thread is in the first afterwards, for as long as the [`World`] lives.
     pub(super) fn both() -> Result<(World, [Self; 2]), CallError> {
-        let ips: Vec<_> = Place::SERVERS
+        let ips: Vec<_> = NamedAddress::SERVERS
             .into_iter()
-            .filter(|place| *place != Place::Loopback)
+            .filter(|place| *place != NamedAddress::Loopback)
             .flat_map(|place| [place.ip(true), place.ip(false)])
             .collect();
         let world = World::of_loopback(&ips)?;
@@ -47,7 +47,7 @@ impl Network {
     /// Of the thread's namespace.
     fn here() -> Result<Self, CallError> {
         let ends = |port| {
-            Place::SERVERS
+            NamedAddress::SERVERS
                 .into_iter()
                 .flat_map(move |place| [true, false].map(|v4| SocketAddr::new(place.ip(v4), port)))
         };
@@ -74,7 +74,7 @@ impl Network {
         Ok(setns(&self.file, CloneFlags::CLONE_NEWNET)?)
     }
 
-    /// The server of UDP that has received something, within this time, and from whom.
+    /// The server of UDP that has received something, within this time, and from where.
     pub(super) fn received(&self, wait: PollTimeout) -> io::Result<Option<(&UdpSocket, SocketAddr)>> {
         let Some(server) = ready(&self.udp, wait)? else {
             return Ok(None);

@@ -13,7 +13,7 @@ use super::{
     base::base,
     failure::Failure,
     kernel::{CallError, Kernel, Observation},
-    model::{Outcome, Seen, State, applies},
+    model::{CallResult, Outcome, State, applies},
     step::{Call, Step, steps},
 };
 use crate::fuzz::{Difference, Limits, drawn, entries, same};
@@ -23,7 +23,7 @@ const RUNS: usize = 600;
 /// How often fewer steps are tried: what is chosen at random may have to be chosen again.
 const TRIES: usize = 6;
 
-/// What says what is permitted: [`permitted`](super::model::permitted), or in tests of the fuzzing a wrong one.
+/// Computes what is permitted: [`permitted`](super::model::permitted), or in tests of the fuzzing a wrong one.
 pub type Model = fn(&State, usize, Call, u32) -> Vec<Outcome>;
 
 /// What was run.
@@ -80,7 +80,7 @@ impl<'a> Fuzzer<'a> {
         }
     }
 
-    /// Runs cases until one differs or the limits are reached. `progress` is told after each case how many there
+    /// Runs cases until one differs or the limits are reached. `progress` is called after each case with how many there
     /// have been, and may break it off.
     ///
     /// # Errors
@@ -170,7 +170,7 @@ impl<'a> Fuzzer<'a> {
             state = outcome.state;
         }
         let outcome = Outcome {
-            seen: Seen::default(),
+            seen: CallResult::default(),
             state: state.clone(),
         };
         let differences = compare(&outcome, &self.kernel.look()?);

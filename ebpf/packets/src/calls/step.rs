@@ -5,7 +5,7 @@ use proptest::{collection::vec, prelude::*, sample::select};
 
 use super::{
     base::{BACKENDS, SERVICES},
-    place::{DEAD, Place, SERVED},
+    named_address::{DEAD, NamedAddress, SERVED},
 };
 
 /// Sockets that are open at once.
@@ -28,7 +28,7 @@ impl Group {
 
 /// How a socket names addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum SocketKind {
     /// An IPv4 socket.
     V4,
     /// An IPv6 socket that names IPv6 addresses.
@@ -39,8 +39,8 @@ pub enum Kind {
     Dual,
 }
 
-impl Kind {
-    /// Whether it names an IPv4 address; `v4` says so where it may be either.
+impl SocketKind {
+    /// Whether it names an IPv4 address; where it may be either, `v4` decides.
     pub(super) const fn names_v4(self, v4: bool) -> bool {
         match self {
             Self::V4 | Self::Mapped => true,
@@ -54,7 +54,7 @@ impl Kind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct To {
     /// The address,
-    pub place: Place,
+    pub place: NamedAddress,
     /// and its port.
     pub port: u16,
     /// Its family, where the socket names both.
@@ -67,13 +67,13 @@ pub struct To {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "of the socket, and what it is bound to")]
 pub struct Bound {
-    pub kind: Kind,
+    pub kind: SocketKind,
     /// `IPV6_V6ONLY`; of a socket that names IPv6 addresses.
     pub only_v6: bool,
     pub tcp: bool,
     /// In the namespace that is not the node's.
     pub pod: bool,
-    pub place: Place,
+    pub place: NamedAddress,
     pub port: u16,
 }
 
@@ -82,22 +82,22 @@ pub struct Bound {
 pub enum Call {
     /// `socket`, and `bind` to a port of the kernel's choice; another one in its place is closed.
     #[expect(missing_docs, reason = "as of `Bound`")]
-    Open { kind: Kind, tcp: bool, pod: bool },
+    Open { kind: SocketKind, tcp: bool, pod: bool },
     /// `close`.
     Close,
     /// `connect`.
     Connect(To),
-    /// `sendto`; whoever is reached answers; `recvfrom`, which asks for the source or not.
-    #[expect(missing_docs, reason = "said above")]
+    /// `sendto`; the server that is reached answers; `recvfrom`, with or without the source.
+    #[expect(missing_docs, reason = "documented above")]
     Send { to: To, asks: bool },
     /// `send` on a connected socket, and the rest as of `Send`.
-    #[expect(missing_docs, reason = "said above")]
+    #[expect(missing_docs, reason = "documented above")]
     Again { asks: bool },
     /// `getpeername`.
     Peer,
     /// A server sends unasked to an unconnected socket; `recvfrom`.
-    #[expect(missing_docs, reason = "said above")]
-    Stray { from: Place, port: u16, v4: bool },
+    #[expect(missing_docs, reason = "documented above")]
+    Unsolicited { from: NamedAddress, port: u16, v4: bool },
     /// `bind` of a socket of its own.
     Bind(Bound),
 }
@@ -112,7 +112,7 @@ pub enum Change {
         index: u32,
         port: Option<u16>,
     },
-    /// The next generation, of these backends; of the other family where that is said.
+    /// The next generation, of these backends; of the other family if `foreign`.
     Switch {
         group: Group,
         service: u32,
@@ -126,13 +126,13 @@ pub enum Change {
     /// FRONTENDS: gone, or a value, whose ids are numbers of the group's service ports; 0 is none.
     Frontend {
         group: Group,
-        place: Place,
+        place: NamedAddress,
         port: u16,
         value: Option<Frontend>,
     },
     /// ADDRESSES: gone, or flags.
     Address {
-        place: Place,
+        place: NamedAddress,
         v4: bool,
         flags: Option<u32>,
     },
@@ -142,7 +142,7 @@ pub enum Change {
     Own(bool),
     /// CONFIG: which namespace is the node's: of the clients of two.
     Node { pod: bool },
-    /// CONFIG: cluster IPs are from the range of [`Place::ClusterIp`]; SOURCES: [`Place::ClusterIpAlso`] is a pod.
+    /// CONFIG: cluster IPs are from the range of [`NamedAddress::ClusterIp`]; SOURCES: [`NamedAddress::ClusterIpAlso`] is a pod.
     Ranges { v4: bool, range: bool, pod: bool },
     /// AFFINITY: so much older.
     Age(u32),
@@ -174,19 +174,19 @@ fn tcp(about: Group) -> impl Strategy<Value = bool> {
     prop_oneof![5 => Just(about.tcp), 1 => any::<bool>()]
 }
 
-fn kind(about: Group) -> impl Strategy<Value = Kind> {
+fn kind(about: Group) -> impl Strategy<Value = SocketKind> {
     let usual = if about.v4 {
-        vec![Kind::V4, Kind::Mapped, Kind::Dual]
+        vec![SocketKind::V4, SocketKind::Mapped, SocketKind::Dual]
     } else {
-        vec![Kind::V6, Kind::V6, Kind::Dual]
+        vec![SocketKind::V6, SocketKind::V6, SocketKind::Dual]
     };
-    prop_oneof![5 => select(usual), 1 => select(vec![Kind::V4, Kind::V6, Kind::Mapped])]
+    prop_oneof![5 => select(usual), 1 => select(vec![SocketKind::V4, SocketKind::V6, SocketKind::Mapped])]
 }
 
-fn place() -> impl Strategy<Value = Place> {
+fn place() -> impl Strategy<Value = NamedAddress> {
     prop_oneof![
-        3 => Just(Place::ClusterIp),
-        1 => select(Place::ALL.to_vec()),
+        3 => Just(NamedAddress::ClusterIp),
+        1 => select(NamedAddress::ALL.to_vec()),
     ]
 }
 
@@ -197,10 +197,10 @@ fn port() -> impl Strategy<Value = u16> {
 fn to(about: Group) -> impl Strategy<Value = To> {
     let node_port = (
         select(vec![
-            Place::Node,
-            Place::Loopback,
-            Place::LoopbackAlso,
-            Place::Unspecified,
+            NamedAddress::Node,
+            NamedAddress::Loopback,
+            NamedAddress::LoopbackAlso,
+            NamedAddress::Unspecified,
         ]),
         select(vec![30080_u16, 30081]),
     );
@@ -214,11 +214,15 @@ fn to(about: Group) -> impl Strategy<Value = To> {
 }
 
 fn bound(about: Group) -> impl Strategy<Value = Bound> {
-    let place = prop_oneof![2 => Just(Place::Unspecified), 3 => select(Place::ALL.to_vec())];
+    let place = prop_oneof![2 => Just(NamedAddress::Unspecified), 3 => select(NamedAddress::ALL.to_vec())];
     let at = (place, select(vec![30080_u16, 30081, 30081, 80]));
     (kind(about), any::<bool>(), tcp(about), rarely(5), at).prop_map(
         |(kind, only_v6, tcp, pod, (place, port))| Bound {
-            kind: if kind == Kind::Dual { Kind::V6 } else { kind },
+            kind: if kind == SocketKind::Dual {
+                SocketKind::V6
+            } else {
+                kind
+            },
             only_v6,
             tcp,
             pod,
@@ -234,8 +238,8 @@ fn open(about: Group) -> impl Strategy<Value = Call> {
 }
 
 fn call(about: Group) -> impl Strategy<Value = Call> {
-    let stray = (
-        select(Place::SERVERS.to_vec()),
+    let unsolicited = (
+        select(NamedAddress::SERVERS.to_vec()),
         select(vec![SERVED, SERVED, DEAD]),
         group(about),
     );
@@ -246,7 +250,7 @@ fn call(about: Group) -> impl Strategy<Value = Call> {
         8 => (to(about), any::<bool>()).prop_map(|(to, asks)| Call::Send { to, asks }),
         2 => any::<bool>().prop_map(|asks| Call::Again { asks }),
         2 => Just(Call::Peer),
-        3 => stray.prop_map(|(from, port, Group { v4, .. })| Call::Stray { from, port, v4 }),
+        3 => unsolicited.prop_map(|(from, port, Group { v4, .. })| Call::Unsolicited { from, port, v4 }),
         2 => bound(about).prop_map(Call::Bind),
     ]
 }
@@ -290,7 +294,7 @@ fn change(about: Group) -> impl Strategy<Value = Change> {
         1 => (group(about), 0..SERVICES, 0..BACKENDS).prop_map(|(group, service, slot)| Change::Torn { group, service, slot }),
         6 => (at, proptest::option::weighted(0.85, frontend()))
             .prop_map(|((group, place, port), value)| Change::Frontend { group, place, port, value }),
-        2 => (select(Place::ALL.to_vec()), any::<bool>(), flags).prop_map(|(place, v4, flags)| Change::Address { place, v4, flags }),
+        2 => (select(NamedAddress::ALL.to_vec()), any::<bool>(), flags).prop_map(|(place, v4, flags)| Change::Address { place, v4, flags }),
         2 => (group(about), 0..SERVICES, rarely(3)).prop_map(|(group, service, gone)| Change::Kept { group, service, kept: !gone }),
         4 => any::<bool>().prop_map(Change::Own),
         1 => any::<bool>().prop_map(|pod| Change::Node { pod }),

@@ -7,7 +7,7 @@ use pnet_packet::util;
 
 use super::{network, transport};
 
-/// Makes a frame that was cut off one that is as long as its IP header says, with checksums that are right as far as
+/// Makes a frame that was cut off one with the length of its IP header, with checksums that are right as far as
 /// there are any. A UDP length stays, and so is wrong. `None`: so little is left that there is nothing to mend.
 pub fn mend(frame: &[u8]) -> Option<Vec<u8>> {
     let start = frame.len() - super::ip(frame).ok()?.len();

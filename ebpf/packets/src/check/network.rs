@@ -9,7 +9,7 @@ use pnet_packet::{
 
 use super::{Wrong, at_least, checksum, transport};
 
-/// Who sends a packet to whom; ports where it has them.
+/// The two ends of a packet; ports where it has them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ends {
     /// From where.

@@ -129,7 +129,7 @@ fn what_is_mended_is_whole_but_for_udp_lengths() {
         for length in packet.network_offset() + packet.header_length() + 40..bytes.len() {
             let mended = super::mend(&bytes[..length]).expect("more than a header");
             match check(&mended) {
-                // A quote may end in its header: then it says nothing.
+                // A quote may end in its header: then there is nothing to check.
                 Ok(())
                 | Err(
                     Wrong::Field {

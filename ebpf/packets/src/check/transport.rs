@@ -77,7 +77,7 @@ fn udp(packet: &Network<'_>) -> Result<(), Wrong> {
 }
 
 fn sctp(packet: &Network<'_>) -> Result<(), Wrong> {
-    // What is quoted keeps its checksum: it says nothing about addresses, and nobody checks it.
+    // What is quoted keeps its checksum: it covers no addresses, and no receiver checks it.
     if !covered(packet) || packet.depth == Depth::Quote {
         return Ok(());
     }

@@ -26,14 +26,14 @@ pub struct Case {
 
 /// What came and what went, as far as it has ports.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct Exchange {
     came: Tuple,
     went: Tuple,
 }
 
 /// What the packets of a case have become so far.
 #[derive(Default, Debug)]
-pub(super) struct Past(Vec<Option<Seen>>);
+pub(super) struct Past(Vec<Option<Exchange>>);
 
 impl Case {
     /// How they are drawn.
@@ -157,7 +157,7 @@ impl Past {
     pub(super) fn add(&mut self, shot: &Shot, observation: &Observation) {
         let merged = shot.gso_size != 0;
         let seen = || {
-            Some(Seen {
+            Some(Exchange {
                 came: tuple(&shot.frame, merged)?,
                 went: tuple(&observation.frame, merged)?,
             })

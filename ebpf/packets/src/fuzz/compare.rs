@@ -11,7 +11,7 @@ use super::{
     kernel::{Observation, Shot},
     run::Model,
 };
-use crate::model::{Observed, Outcome, Rejects, Routes, Socket, State, Translated};
+use crate::model::{NodeSockets, Observed, Outcome, Rejects, Routes, State, Translated};
 
 /// Slots, and a hole, that are tried for packets that leave no trace of what was chosen.
 const PICKS: usize = 5;
@@ -43,7 +43,7 @@ impl fmt::Display for Difference {
 pub(super) struct Surroundings<'a> {
     pub(super) model: Model,
     pub(super) routes: &'a Routes,
-    pub(super) sockets: &'a BTreeSet<Socket>,
+    pub(super) sockets: &'a NodeSockets,
 }
 
 /// What should have been done, as near to what was done as is permitted, and what differs from it.

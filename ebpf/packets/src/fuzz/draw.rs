@@ -12,7 +12,7 @@ use super::{
 pub(super) struct FrontendDraw {
     pub(super) place: usize,
     pub(super) port: usize,
-    pub(super) stray_protocol: Option<usize>,
+    pub(super) other_protocol: Option<usize>,
     pub(super) services: (u32, u32),
     pub(super) flags: u32,
     pub(super) affinity: u32,
@@ -88,21 +88,21 @@ pub(super) fn frontend() -> impl Strategy<Value = FrontendDraw> {
         2 => 0..=frontend_flags::ALL,
         1 => Just(frontend_flags::MAGLEV),
     ];
-    let stray_protocol = proptest::option::weighted(0.15, 0..3_usize);
+    let other_protocol = proptest::option::weighted(0.15, 0..3_usize);
     let affinity = prop_oneof![3 => Just(0_u32), 1 => Just(10), 1 => Just(10_800)];
     let draw = (
         0..pool::PLACES,
         0..3_usize,
-        stray_protocol,
+        other_protocol,
         services,
         flags,
         affinity,
     );
     draw.prop_map(
-        |(place, port, stray_protocol, services, flags, affinity)| FrontendDraw {
+        |(place, port, other_protocol, services, flags, affinity)| FrontendDraw {
             place,
             port,
-            stray_protocol,
+            other_protocol,
             services,
             flags,
             affinity,

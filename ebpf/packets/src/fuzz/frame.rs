@@ -6,7 +6,7 @@ use lb_abi::{SCTP, TCP, Tuple, UDP};
 
 use super::{
     pool,
-    step::{Checksum, Kind, Piece, Shape, Step, Twist},
+    step::{Checksum, PacketKind, Piece, Shape, Step, Twist},
 };
 use crate::{
     build::{C_TAG, Error, Packet, S_TAG, icmp, other, quoting, sctp, tcp, udp},
@@ -20,7 +20,7 @@ const LONGEST: usize = 3_500;
 /// The frame of a step whose packets have this tuple. `v4`: the family of what has none.
 pub(super) fn bytes(step: &Step, tuple: &Tuple, v4: bool) -> Vec<u8> {
     let mut frame = match &step.kind {
-        Kind::Noise(noise) => {
+        PacketKind::Noise(noise) => {
             let ethertype = if v4 { [0x08, 0x00] } else { [0x86, 0xdd] };
             [&NODE_LINK[..], &PEER_LINK, &ethertype, noise].concat()
         }
@@ -30,7 +30,7 @@ pub(super) fn bytes(step: &Step, tuple: &Tuple, v4: bool) -> Vec<u8> {
         spoil(&mut frame, 14, *twist);
     }
     frame.resize(frame.len().clamp(15, LONGEST), 0);
-    // The kernel runs nothing on less than the header that the ethertype says, but does not look behind a tag.
+    // The kernel runs nothing on less than the header of its ethertype, but does not look behind a tag.
     let least = match frame[12..14] {
         [0x08, 0x00] => 34,
         [0x86, 0xdd] => 54,
@@ -46,7 +46,7 @@ fn packet(step: &Step, tuple: &Tuple) -> Packet {
     let (source, destination) = (IpAddr::from(tuple.source), IpAddr::from(tuple.destination));
     let shape = &step.shape;
     let packet = match &step.kind {
-        Kind::Error {
+        PacketKind::Error {
             kind,
             router,
             quoted,
@@ -63,11 +63,11 @@ fn packet(step: &Step, tuple: &Tuple) -> Packet {
             };
             error(source, destination, *kind, (&about, *quoted), twists)
         }
-        Kind::Icmp(kind) => icmp(source, destination, (*kind, 0), [0, 1, 0, 2], b"echo"),
-        Kind::Other(protocol) => other(source, destination, *protocol, &[0x5a; 24]),
-        Kind::Talk | Kind::Noise(_) => talk(tuple, shape),
+        PacketKind::Icmp(kind) => icmp(source, destination, (*kind, 0), [0, 1, 0, 2], b"echo"),
+        PacketKind::Other(protocol) => other(source, destination, *protocol, &[0x5a; 24]),
+        PacketKind::Talk | PacketKind::Noise(_) => talk(tuple, shape),
     };
-    let plain = !matches!(step.kind, Kind::Talk);
+    let plain = !matches!(step.kind, PacketKind::Talk);
     let mut packet = dressed(packet, shape, source.is_ipv4(), !plain);
     for tag in 0..shape.tags {
         packet = packet.tag(
@@ -123,7 +123,7 @@ fn talk(tuple: &Tuple, shape: &Shape) -> Packet {
     }
 }
 
-/// With the headers that the shape says. `pieces`: also cut into pieces.
+/// With the headers of the shape. `pieces`: also cut into pieces.
 fn dressed(packet: Packet, shape: &Shape, v4: bool, pieces: bool) -> Packet {
     let mut packet = packet.hops(shape.hops).id(shape.id);
     if v4 {

@@ -13,7 +13,7 @@ use nix::{
 
 use super::scenario;
 use crate::{
-    model::{self, Device, Rejects, Socket, State, Verdict},
+    model::{self, Device, NodeSockets, Rejects, State, Verdict},
     world::CLOSED,
 };
 
@@ -63,7 +63,7 @@ impl Shot {
         &'a self,
         now: u32,
         rejects: Rejects,
-        (routes, sockets): (&'a model::Routes, &'a BTreeSet<Socket>),
+        (routes, sockets): (&'a model::Routes, &'a NodeSockets),
     ) -> model::Input<'a> {
         model::Input {
             hook: self.hook,
@@ -104,7 +104,7 @@ pub struct Kernel {
     holds: State,
     counts: Counts,
     traffic: (BTreeMap<ServiceId, Traffic>, BTreeMap<BackendId, Traffic>),
-    /// Packets that were answered, by what the clock said before and after, and whether there was a limit.
+    /// Packets that were answered, with the clock before and after, and whether there was a limit.
     answered: VecDeque<(u32, u32, bool)>,
 }
 

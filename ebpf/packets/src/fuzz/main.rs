@@ -20,7 +20,7 @@ use lb_packets::{
     world::World,
 };
 
-/// Where nobody watches, a line this often.
+/// Without a terminal, a line this often.
 const LINE: Duration = Duration::from_secs(10);
 /// Cases of packets for each one of sockets, which takes so many times as long.
 const PACKETS_PER_SOCKETS: u64 = 10;

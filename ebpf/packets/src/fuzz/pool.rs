@@ -70,7 +70,7 @@ pub(super) fn host(v4: bool, index: usize) -> IpAddr {
     ][index % HOSTS]
 }
 
-/// Sources that nobody can have, and others.
+/// Sources that no host can have, and others.
 pub(super) fn odd(v4: bool, index: usize) -> IpAddr {
     let of = |text4: &str, text6: &str| {
         let text = if v4 { text4 } else { text6 };
@@ -102,12 +102,12 @@ pub(super) const FIRST: u16 = 40001;
 /// The port that a local socket has.
 pub(super) const TAKEN: u16 = 40003;
 
-/// Identification of a datagram, of which both halves are told from each other's.
+/// Identification of a datagram, whose halves differ.
 pub(super) const fn datagram(number: u32) -> u32 {
     0x1d1d_0000 + 0x1_0001 * number
 }
 
-/// Ways from the world's node: what its routing table says.
+/// The routing table of the world's node.
 pub fn routes() -> Routes {
     let uplink = Route::Via { mtu: MTU };
     let mut routes = Routes::default();

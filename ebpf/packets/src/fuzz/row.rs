@@ -1,7 +1,7 @@
 //! A difference, printed as a row of a packet table: what goes in and what should come out, ready to be pasted; what came
 //! out instead stands after it.
 //!
-//! Packets are bytes here. Who pastes a row gives it a sentence, and builds its packets as the others are built.
+//! Packets are bytes here. A pasted row gets a sentence, and packets that are built as the others are.
 
 use std::{
     fmt::{self, Write as _},

@@ -1,7 +1,7 @@
 //! Cases by seed and number, until one differs.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fmt::Debug,
     ops::ControlFlow,
     time::{Duration, Instant},
@@ -22,9 +22,9 @@ use super::{
     shrink::{Mismatch, again, shrink},
     sockets::Sockets,
 };
-use crate::model::{Input, Observed, Outcome, Routes, Socket, State};
+use crate::model::{Input, NodeSockets, Observed, Outcome, Routes, State};
 
-/// What says what is permitted: [`model::expected`](crate::model::expected), or in tests of the fuzzing a wrong one.
+/// Computes what is permitted: [`model::expected`](crate::model::expected), or in tests of the fuzzing a wrong one.
 pub type Model = fn(&State, &Input<'_>, &Observed<'_>) -> Outcome;
 
 /// How much is run.
@@ -60,7 +60,7 @@ pub struct Fuzzer<'a> {
     kernel: &'a mut Kernel,
     model: Model,
     routes: Routes,
-    sockets: BTreeSet<Socket>,
+    sockets: NodeSockets,
     strategy: BoxedStrategy<Case>,
 }
 
@@ -71,12 +71,12 @@ impl<'a> Fuzzer<'a> {
             kernel,
             model,
             routes: pool::routes(),
-            sockets: sockets.taken(),
+            sockets: sockets.modelled(),
             strategy: Case::strategy().boxed(),
         }
     }
 
-    /// Runs cases until one differs or the limits are reached. `progress` is told after each case how many there
+    /// Runs cases until one differs or the limits are reached. `progress` is called after each case with how many there
     /// have been, and may break it off.
     ///
     /// # Errors

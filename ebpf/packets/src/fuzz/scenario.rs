@@ -141,7 +141,7 @@ impl Scenario {
                 address: pool::place(self.v4, draw.place).into(),
                 port: Port::new(pool::PORTS[draw.port]),
                 protocol: draw
-                    .stray_protocol
+                    .other_protocol
                     .map_or(self.protocol, |index| pool::PROTOCOLS[index]),
                 pad: 0,
             };

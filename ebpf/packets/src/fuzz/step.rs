@@ -16,16 +16,16 @@ pub(super) struct Step {
     /// Of what goes out: a process of the node has sent it.
     pub(super) own: bool,
     pub(super) target: Target,
-    pub(super) kind: Kind,
+    pub(super) kind: PacketKind,
     pub(super) shape: Shape,
     pub(super) twists: Vec<Twist>,
     pub(super) gso_size: u32,
 }
 
-/// Between whom.
+/// Between which ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Target {
-    /// Anybody, and any place that services have.
+    /// Any client, and any address that services have.
     Place {
         client: usize,
         source: usize,
@@ -33,7 +33,7 @@ pub(super) enum Target {
         port: usize,
         protocol: Option<usize>,
     },
-    /// From somebody whom nobody can answer.
+    /// From a source that can't be answered.
     Odd { source: usize, frontend: usize },
     /// A frontend that there is.
     Frontend {
@@ -47,9 +47,9 @@ pub(super) enum Target {
     Earlier { step: usize, reply: bool },
 }
 
-/// What the packet says.
+/// What the packet carries.
 #[derive(Clone, Debug)]
-pub(super) enum Kind {
+pub(super) enum PacketKind {
     /// With ports.
     Talk,
     /// An ICMP error about the packets in the other direction.
@@ -143,18 +143,18 @@ fn target() -> impl Strategy<Value = Target> {
     ]
 }
 
-fn kind() -> impl Strategy<Value = Kind> {
+fn kind() -> impl Strategy<Value = PacketKind> {
     let twists = prop_oneof![5 => Just(Vec::new()), 1 => vec(twist(), 1..3)];
     let quoted = prop_oneof![2 => Just(8_usize), 1 => 0..60_usize, 1 => Just(20)];
     let error = (0..6_usize, any::<bool>(), quoted, rarely(8), twists);
     let numbers = select(vec![0_u8, 8, 13, 17, 30, 128, 129, 133, 135, 137, 138, 255]);
     let others = select(vec![0_u8, 1, 2, 4, 41, 47, 50, 58, 59, 89, 115, 136, 255]);
     prop_oneof![
-        40 => Just(Kind::Talk),
-        8 => error.prop_map(|(kind, router, quoted, astray, twists)| Kind::Error { kind, router, quoted, astray, twists }),
-        1 => numbers.prop_map(Kind::Icmp),
-        1 => others.prop_map(Kind::Other),
-        1 => vec(any::<u8>(), 1..120).prop_map(Kind::Noise),
+        40 => Just(PacketKind::Talk),
+        8 => error.prop_map(|(kind, router, quoted, astray, twists)| PacketKind::Error { kind, router, quoted, astray, twists }),
+        1 => numbers.prop_map(PacketKind::Icmp),
+        1 => others.prop_map(PacketKind::Other),
+        1 => vec(any::<u8>(), 1..120).prop_map(PacketKind::Noise),
     ]
 }
 

@@ -1,6 +1,6 @@
-//! What is drawn, without a kernel: the model alone says what becomes of it.
+//! What is drawn, without a kernel: the model alone decides what becomes of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use lb_abi::Counter;
 use proptest::{
@@ -14,7 +14,7 @@ use super::{
     pool,
     scenario::NOW,
 };
-use crate::model::{Observed, Rejects, expected};
+use crate::model::{NodeSockets, Observed, Rejects, expected};
 
 /// Cases: enough for the rarest counter.
 const CASES: usize = 6_000;
@@ -23,7 +23,7 @@ const CASES: usize = 6_000;
 fn cases_reach_every_counter_that_does_not_depend_on_the_kernel() {
     let mut runner = TestRunner::deterministic();
     let strategy = Case::strategy();
-    let (routes, sockets) = (pool::routes(), BTreeSet::new());
+    let (routes, sockets) = (pool::routes(), NodeSockets::default());
     let mut counters: BTreeMap<Counter, u32> = BTreeMap::new();
     for _ in 0..CASES {
         let case = strategy.new_tree(&mut runner).unwrap().current();

@@ -27,7 +27,7 @@ impl Run<'_> {
     pub(super) fn answer(self, frame: &Frame, answer: Answer, counter: Counter) -> Outcome {
         let group = self.input.frame[0] & 1 == 1;
         let icmp = matches!(
-            transport(self.input.frame, frame, self.merged()),
+            transport(self.input.frame, frame, self.is_gso()),
             Transport::Icmp(_)
         );
         if group || icmp || frame.later() || self.martian(frame.source) {

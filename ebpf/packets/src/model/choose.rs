@@ -180,15 +180,14 @@ impl Run<'_> {
         dispensable: bool,
         old: Option<&Flow>,
     ) -> Option<u16> {
-        let is_sockets =
-            |port: u16| own_address && self.input.sockets.contains(&(to.protocol, to.source, port));
+        let is_sockets = |key: &Tuple| own_address && self.input.sockets.receive(key);
         let at = |port: u16| {
             let key = Tuple {
                 source_port: lb_abi::Port::new(port),
                 ..*to
             }
             .inverse();
-            if is_sockets(port) {
+            if is_sockets(&key) {
                 Port::Taken
             } else if self.free(&key) {
                 Port::Free
@@ -211,7 +210,7 @@ impl Run<'_> {
             let is_its = |reply: &Flow| reply.flags & flow_flags::SNAT != 0 && reply.to.inverse() == *tuple;
             let config = &self.state.config;
             let range = config.snat_first..=config.snat_last;
-            reply.is_some_and(is_its) && range.contains(&port.get()) && !is_sockets(port.get())
+            reply.is_some_and(is_its) && range.contains(&port.get()) && !is_sockets(key)
         });
         if let Some(before) = before {
             return Some(before.destination_port.get());
@@ -223,7 +222,7 @@ impl Run<'_> {
         ports::allocate(&self.state.config, at, observed, none)
     }
 
-    /// Whether a reply's key is nobody's, or of a flow that is over.
+    /// Whether a reply's key is of no flow, or of one that is over.
     pub(super) fn free(&self, key: &Tuple) -> bool {
         self.holder(key).is_none()
     }

@@ -62,7 +62,7 @@ pub(super) struct Packet {
 }
 
 impl Run<'_> {
-    pub(super) fn merged(&self) -> bool {
+    pub(super) fn is_gso(&self) -> bool {
         self.input.gso_size != 0
     }
 
@@ -71,17 +71,17 @@ impl Run<'_> {
         self.state.addresses.get(&address).copied().unwrap_or(0)
     }
 
-    /// What is said of a destination: by ADDRESSES, or as it is one that Services get.
-    pub(super) fn said(&self, address: Address) -> Option<u32> {
+    /// The flags of a destination in ADDRESSES; or VIP, if it is in a range of cluster IPs.
+    pub(super) fn flags_or_range(&self, address: Address) -> Option<u32> {
         let there = self.state.addresses.get(&address).copied();
         let ranges = &self.state.config.service_ranges;
         let free = || ranges.iter().any(|range| range.contains(address)) && !self.is_of_cluster(address);
         there.or_else(|| free().then_some(address_flags::VIP))
     }
 
-    /// Whether what is no frontend there is nobody's.
+    /// Whether ports without a frontend there belong to no machine.
     pub(super) fn reserved(&self, address: Address) -> bool {
-        let flags = self.said(address).unwrap_or(0);
+        let flags = self.flags_or_range(address).unwrap_or(0);
         let has = |flag: u32| flags & flag != 0;
         let outside = self.input.hook == Device::NodeIngress;
         has(address_flags::VIP) || (outside && has(address_flags::LOAD_BALANCER) && !has(address_flags::NODE))
@@ -114,8 +114,8 @@ impl Run<'_> {
         dropped.outcome(Verdict::Drop, counter, frame)
     }
 
-    /// What is wrong is dropped if it was for a service.
-    pub(super) fn wrong(self, destination: Address, counter: Counter) -> Outcome {
+    /// A packet that can't be read is dropped if its destination is reserved.
+    pub(super) fn drop_if_reserved(self, destination: Address, counter: Counter) -> Outcome {
         if self.reserved(destination) && self.input.hook != Device::PodEgress {
             self.drop(counter)
         } else {
@@ -123,8 +123,8 @@ impl Run<'_> {
         }
     }
 
-    /// What nobody asked for is dropped if the address is a service's alone.
-    pub(super) fn stray(self, destination: Address, counter: Counter) -> Outcome {
+    /// A packet without ports is dropped if its destination is reserved and not the node's.
+    pub(super) fn drop_if_only_services(self, destination: Address, counter: Counter) -> Outcome {
         let node = self.flags(destination) & address_flags::NODE != 0;
         if self.reserved(destination) && !node && self.input.hook != Device::PodEgress {
             self.drop(counter)
@@ -141,24 +141,28 @@ impl Run<'_> {
         {
             return self.pass(Counter::PacketPassed); // Another host's.
         }
-        let frame = match read(self.input.frame, self.merged()) {
+        let frame = match read(self.input.frame, self.is_gso()) {
             Read::Other => return self.pass(Counter::PacketPassed),
             Read::Unreadable => return self.pass(Counter::PacketUnreadable),
-            Read::Malformed(destination) => return self.wrong(destination, Counter::DroppedMalformed),
-            Read::SourceRouted(destination) => return self.wrong(destination, Counter::DroppedSourceRoute),
+            Read::Malformed(destination) => {
+                return self.drop_if_reserved(destination, Counter::DroppedMalformed);
+            }
+            Read::SourceRouted(destination) => {
+                return self.drop_if_reserved(destination, Counter::DroppedSourceRoute);
+            }
             Read::Whole(frame) => frame,
         };
         if !self.input.hook.inbound() && frame.destination.is_loopback() {
             return self.pass(Counter::PacketPassed);
         }
-        let ours = self.said(frame.destination).is_some();
+        let ours = self.flags_or_range(frame.destination).is_some();
         if self.input.hook.inbound() && !ours {
-            return match transport(self.input.frame, &frame, self.merged()) {
+            return match transport(self.input.frame, &frame, self.is_gso()) {
                 Transport::Ports {
                     source,
                     destination,
                     signal,
-                } => self.nobodys(&Packet {
+                } => self.pass_without_service(&Packet {
                     tuple: tuple(&frame, source, destination),
                     signal: Some(signal),
                     frame,
@@ -166,9 +170,9 @@ impl Run<'_> {
                 _ => self.pass(Counter::PacketPassed),
             };
         }
-        match transport(self.input.frame, &frame, self.merged()) {
-            Transport::Malformed => self.wrong(frame.destination, Counter::DroppedMalformed),
-            Transport::Other => self.stray(frame.destination, Counter::DroppedProtocol),
+        match transport(self.input.frame, &frame, self.is_gso()) {
+            Transport::Malformed => self.drop_if_reserved(frame.destination, Counter::DroppedMalformed),
+            Transport::Other => self.drop_if_only_services(frame.destination, Counter::DroppedProtocol),
             Transport::Icmp(133..=137) if frame.protocol == ICMPV6 => self.pass(Counter::PacketPassed),
             Transport::Icmp(kind) => self.icmp(&frame, kind),
             Transport::Later => match self.remembered(&frame) {
@@ -209,7 +213,7 @@ impl Run<'_> {
         let ported = matches!(frame.protocol, TCP | UDP | SCTP);
         let room = ported && number < MOST_HELD && self.input.frame.len() <= LONGEST_HELD;
         let (true, true, Some(key)) = (self.input.hook.inbound(), room, fragment_key(frame)) else {
-            return self.wrong(frame.destination, Counter::DroppedFragment);
+            return self.drop_if_reserved(frame.destination, Counter::DroppedFragment);
         };
         let ports = Ports {
             source: Port::new(0),
@@ -254,9 +258,9 @@ impl Run<'_> {
 
     /// No flow that counts.
     pub(super) fn unknown(self, packet: &Packet, old: Option<Flow>) -> Outcome {
-        let ours = self.said(packet.frame.destination).is_some();
+        let ours = self.flags_or_range(packet.frame.destination).is_some();
         if self.input.hook == Device::PodEgress || !ours {
-            return self.nobodys(packet);
+            return self.pass_without_service(packet);
         }
         self.open(packet, old)
     }
@@ -326,7 +330,7 @@ impl Run<'_> {
     }
 
     /// No service's: left alone; and if it begins a connection, a flow that has ended makes way for that.
-    pub(super) fn nobodys(mut self, packet: &Packet) -> Outcome {
+    pub(super) fn pass_without_service(mut self, packet: &Packet) -> Outcome {
         let reply_key = packet.tuple.inverse();
         let reply = self.flows.get(&reply_key);
         let key = reply

@@ -7,7 +7,7 @@ use lb_abi::{Backend, BackendId, Counter, Flow, SCTP, TCP, Tuple, UDP, flow_flag
 use super::{
     Outcome,
     decide::{Packet, Run, elapsed},
-    translate::{Change, Way},
+    translate::{Change, FlowSide},
 };
 
 pub(super) const FIN: u8 = 1;
@@ -77,7 +77,7 @@ pub(super) fn shows(packet: &Packet, reply: bool) -> u32 {
     if open && !reply {
         bits |= seen::OPEN;
     }
-    // What a backend sends that has heard no more than the opening is SYN with ACK, RST, or of SCTP whatever.
+    // Before a backend has received more than the opening, it sends SYN with ACK, or RST; over SCTP, anything.
     let heard = !reply || (packet.tuple.protocol == TCP && signal & ACK != 0);
     if packet.tuple.protocol != UDP && heard && !open && !reset {
         bits |= seen::ESTABLISHED;
@@ -125,7 +125,13 @@ impl Run<'_> {
             ..flow
         };
         change.put.push((packet.tuple, renewed));
-        self.translate(packet, &flow.to, Way::of(&flow), Counter::FlowForwarded, change)
+        self.translate(
+            packet,
+            &flow.to,
+            FlowSide::of(&flow),
+            Counter::FlowForwarded,
+            change,
+        )
     }
 
     /// FLOWS has the packet as a backend's.
@@ -155,7 +161,13 @@ impl Run<'_> {
         };
         let mut change = Change::of(&flow, packet, false);
         change.put.push((key, renewed));
-        self.translate(packet, &flow.to, Way::of(&flow), Counter::FlowReplied, change)
+        self.translate(
+            packet,
+            &flow.to,
+            FlowSide::of(&flow),
+            Counter::FlowReplied,
+            change,
+        )
     }
 }
 

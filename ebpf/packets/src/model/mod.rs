@@ -23,11 +23,11 @@
 //! | `ports` | the choice of a port |
 //! | `rewrite` | section 6 |
 //! | `translate` | sections 6 and 7 in their order: what is stored, written, and where it goes |
-//! | `routes` | what `bpf_fib_lookup` says |
+//! | `routes` | what `bpf_fib_lookup` returns |
 //! | `answer` | section 8 |
 //! | `checksum` | the Internet checksum and CRC32c |
 //!
-//! **Choices.** A program may choose a slot or a port at random. The model says what is permitted, and of that takes
+//! **Choices.** A program may choose a slot or a port at random. The model computes what is permitted, and of that takes
 //! what was observed; if nothing of it was, it takes any, and the comparison fails.
 
 mod answer;
@@ -52,5 +52,5 @@ pub use self::{
     decide::expected,
     read::{Frame, Read, Transport, read, transport},
     routes::{Route, Routes},
-    state::{Device, Input, Observed, Outcome, Rejects, Socket, State, Translated, Verdict},
+    state::{Device, Input, NodeSockets, Observed, Outcome, Rejects, State, Translated, Verdict},
 };

@@ -10,7 +10,7 @@ use super::{
     answer::Answer,
     decide::{Packet, Run},
     known::{ACK, INIT, RST, SYN, answering, shows},
-    translate::{Change, Way},
+    translate::{Change, FlowSide},
 };
 
 impl Run<'_> {
@@ -21,7 +21,7 @@ impl Run<'_> {
         let Some((frontend, id)) = self.frontend(&tuple, external) else {
             return self.no_frontend(packet);
         };
-        let flags = self.said(tuple.destination).unwrap_or(0);
+        let flags = self.flags_or_range(tuple.destination).unwrap_or(0);
         let has = |flag: u32| flags & flag != 0;
         if packet.frame.later() {
             return if has(address_flags::VIP) || has(address_flags::LOAD_BALANCER) {
@@ -35,11 +35,15 @@ impl Run<'_> {
             (SCTP, Some(chunk)) => chunk == INIT,
             _ => true,
         };
-        let end = (TCP, tuple.destination, tuple.destination_port.get());
-        let socket = tuple.protocol == TCP && self.input.sockets.contains(&end);
+        let sockets = self.input.sockets;
+        let takes = match tuple.protocol {
+            TCP => !opens && sockets.receive(&tuple),
+            UDP => sockets.connected.contains(&tuple.inverse()),
+            _ => false,
+        };
         let machines = !external && !has(address_flags::VIP) && !has(address_flags::NODE);
-        if !opens && (machines || (has(address_flags::NODE) && socket)) {
-            return self.nobodys(packet);
+        if (machines && !opens) || (has(address_flags::NODE) && takes) {
+            return self.pass_without_service(packet);
         }
         if self.martian(tuple.source) {
             return self.drop(Counter::DroppedMartian);
@@ -97,7 +101,7 @@ impl Run<'_> {
         // Or of one that its socket has begun itself, by another frontend, where this one is left to packets.
         let ranged = frontend.flags & frontend_flags::SOURCE_RANGES != 0;
         let datagram = self.input.hook == Device::PodIngress && tuple.protocol == UDP;
-        let at_node = self.said(tuple.destination).unwrap_or(0) & address_flags::NODE != 0;
+        let at_node = self.flags_or_range(tuple.destination).unwrap_or(0) & address_flags::NODE != 0;
         let moves = !snat && self.input.hook != Device::NodeIngress && (ranged || (datagram && at_node));
         let mut to = Tuple {
             destination: backend.address,
@@ -115,9 +119,9 @@ impl Run<'_> {
         }
         tries |= moves;
         let another = |holder: Option<Tuple>| holder.is_some_and(|holder| holder != tuple);
-        let mut way = Way {
+        let mut way = FlowSide {
             reply: false,
-            snat: snat || tries || another(self.holder(&to.inverse())),
+            snat: snat || tries || another(self.holder(&to.inverse())) || self.is_of_socket(&tuple, &kept),
         };
         if self.expires(&packet.frame, way, to.destination) {
             return self.answer(&packet.frame, Answer::TimeExceeded, Counter::AnsweredTimeExceeded);
@@ -126,7 +130,12 @@ impl Run<'_> {
             let own_address = self.own(to.source);
             match self.allocate(&tuple, &to, own_address, tries, old.as_ref()) {
                 Some(port) => to.source_port = lb_abi::Port::new(port),
-                None if tries && !another(self.holder(&kept.inverse())) => (to, way.snat) = (kept, false),
+                None if tries
+                    && !another(self.holder(&kept.inverse()))
+                    && !self.is_of_socket(&tuple, &kept) =>
+                {
+                    (to, way.snat) = (kept, false);
+                }
                 None => return self.drop(Counter::DroppedPortsExhausted),
             }
         }
@@ -151,6 +160,11 @@ impl Run<'_> {
         self.translate(packet, &to, way, Counter::FlowOpened, change)
     }
 
+    /// Whether another socket of the node has the tuple that a client of the node would have with its own port.
+    fn is_of_socket(&self, tuple: &Tuple, kept: &Tuple) -> bool {
+        self.input.hook == Device::NodeEgress && kept != tuple && self.input.sockets.connected.contains(kept)
+    }
+
     /// The reply's key that a flow had, if that was its own and is not the new one's.
     fn left_behind(&self, tuple: &Tuple, old: &Flow, to: &Tuple) -> Option<Tuple> {
         let key = old.to.inverse();
@@ -162,7 +176,7 @@ impl Run<'_> {
         if self.reserved(packet.tuple.destination) {
             self.reject(packet, Counter::RejectedUnknownPort)
         } else {
-            self.nobodys(packet)
+            self.pass_without_service(packet)
         }
     }
 
@@ -183,7 +197,7 @@ impl Run<'_> {
         }
     }
 
-    /// A source that nobody can have.
+    /// A source that no host can have.
     pub(super) fn martian(&self, source: Address) -> bool {
         let first = if source.is_v4() {
             source.last4()[0]

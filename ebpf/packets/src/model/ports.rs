@@ -12,7 +12,7 @@ const NEARLY_FULL: usize = 16;
 /// What a port is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Port {
-    /// Nobody's.
+    /// Of no connection and no socket.
     Free,
     /// A connection's that has ended, and whether it was the same client's.
     Ended(bool),
@@ -20,7 +20,7 @@ pub(super) enum Port {
     Taken,
 }
 
-/// The port that was observed, or none where `none` says so, if that may be; otherwise another that may be.
+/// The port that was observed, or none if `none`, where that is permitted; otherwise another that is.
 pub(super) fn allocate(
     config: &Config,
     at: impl Fn(u16) -> Port,

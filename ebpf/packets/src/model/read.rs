@@ -14,7 +14,7 @@ pub enum Read {
     Unreadable,
     /// Destination known, and something wrong.
     Malformed(Address),
-    /// Destination known, and the sender says by which way.
+    /// Destination known, and the sender has chosen the route.
     SourceRouted(Address),
     /// As it should be.
     Whole(Frame),
@@ -22,7 +22,7 @@ pub enum Read {
 
 /// Where the parts of a packet are: offsets from the beginning of the bytes that were read.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[expect(missing_docs, reason = "each says what it is")]
+#[expect(missing_docs, reason = "each is named by what it is")]
 pub struct Frame {
     pub v4: bool,
     pub ip: usize,
@@ -89,7 +89,7 @@ pub(super) fn link(frame: &[u8]) -> Option<(usize, bool)> {
 }
 
 /// Reads a frame. `merged`: of a packet that was merged, whose length may be 0.
-pub fn read(frame: &[u8], merged: bool) -> Read {
+pub fn read(frame: &[u8], is_gso: bool) -> Read {
     match link(frame) {
         None => Read::Other,
         Some((ip, v4)) => internet(
@@ -97,7 +97,7 @@ pub fn read(frame: &[u8], merged: bool) -> Read {
             ip,
             v4,
             Lengths {
-                merged,
+                is_gso,
                 quoted: false,
             },
         ),
@@ -108,7 +108,7 @@ pub fn read(frame: &[u8], merged: bool) -> Read {
 #[derive(Clone, Copy)]
 pub(super) struct Lengths {
     /// 0 is as long as there are bytes.
-    pub(super) merged: bool,
+    pub(super) is_gso: bool,
     /// They may be larger than what is there.
     pub(super) quoted: bool,
 }
@@ -116,9 +116,9 @@ pub(super) struct Lengths {
 /// Reads an IP packet that begins at `ip`.
 pub(super) fn internet(bytes: &[u8], ip: usize, v4: bool, lengths: Lengths) -> Read {
     if v4 {
-        four(bytes, ip, lengths)
+        internet_v4(bytes, ip, lengths)
     } else {
-        six(bytes, ip, lengths)
+        internet_v6(bytes, ip, lengths)
     }
 }
 
@@ -126,7 +126,7 @@ fn word(bytes: &[u8], at: usize) -> usize {
     usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]))
 }
 
-fn four(bytes: &[u8], ip: usize, lengths: Lengths) -> Read {
+fn internet_v4(bytes: &[u8], ip: usize, lengths: Lengths) -> Read {
     let there = bytes.len() - ip;
     if there < 20 || bytes[ip] >> 4 != 4 {
         return Read::Unreadable;
@@ -135,7 +135,7 @@ fn four(bytes: &[u8], ip: usize, lengths: Lengths) -> Read {
     let destination = v4(ip + 16);
     let header = usize::from(bytes[ip] & 15) * 4;
     let mut total = word(bytes, ip + 2);
-    if total == 0 && lengths.merged {
+    if total == 0 && lengths.is_gso {
         total = there;
     }
     if header < 20 || header > there || total < header || (total > there && !lengths.quoted) {
@@ -190,7 +190,7 @@ fn options(mut options: &[u8]) -> Options {
     Options::Fine
 }
 
-fn six(bytes: &[u8], ip: usize, lengths: Lengths) -> Read {
+fn internet_v6(bytes: &[u8], ip: usize, lengths: Lengths) -> Read {
     let there = bytes.len() - ip;
     if there < 40 || bytes[ip] >> 4 != 6 {
         return Read::Unreadable;
@@ -201,7 +201,7 @@ fn six(bytes: &[u8], ip: usize, lengths: Lengths) -> Read {
         return Read::Other;
     }
     let mut total = 40 + word(bytes, ip + 4);
-    if total == 40 && lengths.merged {
+    if total == 40 && lengths.is_gso {
         total = there;
     }
     if total > there && !lengths.quoted {
@@ -236,7 +236,7 @@ fn six(bytes: &[u8], ip: usize, lengths: Lengths) -> Read {
         frame.payload += length;
         frame.protocol = header[0];
         match kind {
-            0 if !lengths.merged && jumbo(&header[2..]) => return Read::Malformed(destination),
+            0 if !lengths.is_gso && jumbo(&header[2..]) => return Read::Malformed(destination),
             43 if header[2] == 0 || header[3] != 0 => return Read::SourceRouted(destination),
             44 => {
                 let [high, low] = [header[2], header[3]];
@@ -273,7 +273,7 @@ fn jumbo(mut options: &[u8]) -> bool {
 }
 
 /// Reads what is behind the headers of IP.
-pub fn transport(bytes: &[u8], frame: &Frame, merged: bool) -> Transport {
+pub fn transport(bytes: &[u8], frame: &Frame, is_gso: bool) -> Transport {
     let icmp = if frame.v4 { ICMP } else { ICMPV6 };
     let ported = matches!(frame.protocol, TCP | UDP | SCTP);
     if !ported && frame.protocol != icmp {
@@ -286,7 +286,7 @@ pub fn transport(bytes: &[u8], frame: &Frame, merged: bool) -> Transport {
     let whole = match frame.protocol {
         TCP => there.len() >= 20 && (20..=there.len()).contains(&(usize::from(there[12] >> 4) * 4)),
         UDP if there.len() < 8 => false,
-        UDP if merged => true,
+        UDP if is_gso => true,
         UDP if frame.fragment.is_some() => word(there, 4) >= 8,
         UDP => (8..=there.len()).contains(&word(there, 4)),
         SCTP => there.len() >= 13,

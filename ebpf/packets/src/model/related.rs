@@ -8,7 +8,7 @@ use super::{
     decide::{Run, tuple},
     read::{Lengths, internet},
     rewrite,
-    translate::Way,
+    translate::FlowSide,
 };
 
 impl Run<'_> {
@@ -26,9 +26,9 @@ impl Run<'_> {
             (frame.destination == quoted.source && !own).then_some((inner, quoted, flow))
         };
         let Some((inner, quoted, flow)) = error.then(related).flatten() else {
-            return self.stray(frame.destination, Counter::DroppedIcmp);
+            return self.drop_if_only_services(frame.destination, Counter::DroppedIcmp);
         };
-        let way = Way::of(&flow);
+        let way = FlowSide::of(&flow);
         let to = flow.to.inverse();
         let code = self.input.frame[frame.payload + 1];
         let unreachable = [kind, code] == if frame.v4 { [3, 3] } else { [1, 4] };
@@ -69,7 +69,7 @@ impl Run<'_> {
     fn quoted(&self, frame: &Frame) -> Option<(Frame, Tuple)> {
         let bytes = &self.input.frame[..frame.end];
         let lengths = Lengths {
-            merged: false,
+            is_gso: false,
             quoted: true,
         };
         let Read::Whole(inner) = internet(bytes, frame.payload + 8, frame.v4, lengths) else {

@@ -1,4 +1,4 @@
-//! What the model reads and what it says.
+//! What the model reads, and what it returns.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -94,14 +94,28 @@ pub struct Input<'a> {
     pub now: u32,
     /// Ways from here.
     pub routes: &'a Routes,
-    /// Where local sockets of the node are: protocol, address and port.
-    pub sockets: &'a BTreeSet<Socket>,
+    /// Sockets of the node.
+    pub sockets: &'a NodeSockets,
     /// What has been answered already.
     pub rejects: Rejects,
 }
 
-/// Protocol, address and port of a socket.
-pub type Socket = (u8, Address, u16);
+/// The node's sockets of TCP and UDP.
+#[derive(Clone, Default, Debug)]
+pub struct NodeSockets {
+    /// Those that receive from any source: protocol, address and port.
+    pub bound: BTreeSet<(u8, Address, u16)>,
+    /// Tuples of what connected ones send.
+    pub connected: BTreeSet<Tuple>,
+}
+
+impl NodeSockets {
+    /// Whether one of them would receive a packet with this tuple.
+    pub(super) fn receive(&self, tuple: &Tuple) -> bool {
+        let end = (tuple.protocol, tuple.destination, tuple.destination_port.get());
+        self.bound.contains(&end) || self.connected.contains(&tuple.inverse())
+    }
+}
 
 /// How many packets may have been answered in the current second, by what is known of the clock.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]

@@ -9,14 +9,14 @@ use super::{
     rewrite,
 };
 
-/// Of which direction a packet is, and whether its flow is one that the node routes.
+/// The direction of a packet, and whether its flow is an SNAT, which the node routes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Way {
+pub(super) struct FlowSide {
     pub(super) reply: bool,
     pub(super) snat: bool,
 }
 
-impl Way {
+impl FlowSide {
     /// Of packets that have this entry.
     pub(super) fn of(flow: &Flow) -> Self {
         Self {
@@ -71,8 +71,8 @@ impl Change {
 }
 
 impl Run<'_> {
-    /// Whether it is the program that says where the packet goes.
-    fn directed(&self, way: Way) -> bool {
+    /// Whether it is the program that decides where the packet goes.
+    fn directed(&self, way: FlowSide) -> bool {
         match self.input.hook {
             Device::NodeIngress | Device::PodIngress => way.snat,
             Device::NodeEgress => !way.reply,
@@ -81,7 +81,7 @@ impl Run<'_> {
     }
 
     /// Whether this is the last hop that a packet may make.
-    pub(super) fn expires(&self, frame: &Frame, way: Way, destination: Address) -> bool {
+    pub(super) fn expires(&self, frame: &Frame, way: FlowSide, destination: Address) -> bool {
         let hops = self.input.frame[frame.ip + if frame.v4 { 8 } else { 7 }];
         self.input.hook.inbound() && self.directed(way) && !self.own(destination) && hops <= 1
     }
@@ -98,7 +98,7 @@ impl Run<'_> {
         mut self,
         packet: &Packet,
         to: &Tuple,
-        way: Way,
+        way: FlowSide,
         counter: Counter,
         change: Change,
     ) -> Outcome {
@@ -124,7 +124,7 @@ impl Run<'_> {
     }
 
     /// Where a packet goes when it has been translated.
-    pub(super) fn exit(&self, frame: &Frame, to: &Tuple, way: Way) -> Result<Exit, Stop> {
+    pub(super) fn exit(&self, frame: &Frame, to: &Tuple, way: FlowSide) -> Result<Exit, Stop> {
         let inward = if self.input.hook.inbound() {
             (way.reply && to.source != frame.source) || (way.snat && self.own(to.source))
         } else {

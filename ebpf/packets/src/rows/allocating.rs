@@ -1,8 +1,99 @@
-//! Ports for SNAT: one that is in use is never given out, and that there is none is said.
+//! Ports for SNAT, and for clients of the node: one that is in use is never given out, and a connection without one is refused.
 
 use super::prelude::*;
 
 pub(super) fn rows(at: &Addresses) -> Vec<Row> {
+    [snat(at), of_the_node(at)].concat()
+}
+
+/// Clients of the node, whose address stays: a socket of the node may be connected to the backend from the same port, as a socket
+/// program has replaced the address of another frontend.
+fn of_the_node(at: &Addresses) -> Vec<Row> {
+    let Ends {
+        client,
+        frontend,
+        cluster,
+        node_client,
+        pod,
+        far,
+        masked,
+        ..
+    } = ends(at);
+    let also = (at.remote_also, 8080);
+    let itself = (at.node_also, NODE_PORT);
+    let kept = |protocol| connection(protocol, [node_client, cluster], [node_client, far]);
+    let moved = |protocol| connection(protocol, [node_client, cluster], [masked, far]);
+    let taken = |protocol| remote(at, protocol).connected(protocol, node_client, far);
+    vec![
+        row("a client of the node gets another port where a socket of the node is connected to the backend from its own")
+            .given(taken(TCP))
+            .packet(NodeEgress, tcp(node_client, cluster).syn())
+            .routed(FlowOpened, tcp(masked, far).syn())
+            .packet(NodeIngress, tcp(far, masked).syn().ack())
+            .routed(FlowReplied, tcp(cluster, node_client).syn().ack().inward())
+            .leaves([moved(TCP).seen(OPEN | ANSWER)]),
+        row("what that socket sends and receives stays its own")
+            .given(taken(TCP).connection(moved(TCP).seen(OPEN).age(5)))
+            .packet(NodeEgress, tcp(node_client, far).ack())
+            .left_alone(PacketPassed)
+            .packet(NodeIngress, tcp(far, node_client).ack())
+            .left_alone(PacketPassed)
+            .leaves([moved(TCP).seen(OPEN).age(5)]),
+        row("so does a client of the node whose backend is a pod of this node")
+            .given(local(at, TCP).connected(TCP, node_client, pod))
+            .packet(NodeEgress, tcp(node_client, cluster).syn())
+            .routed(FlowOpened, tcp(masked, pod).syn())
+            .leaves([connection(TCP, [node_client, cluster], [masked, pod]).seen(OPEN)]),
+        row("where a UDP socket is connected to the backend from that port, too")
+            .given(taken(UDP))
+            .packet(NodeEgress, udp(node_client, cluster))
+            .routed(FlowOpened, udp(masked, far))
+            .leaves([moved(UDP)]),
+        row("the client's own UDP socket, which is not connected, is no other one: it keeps its port")
+            .given(remote(at, UDP).held(UDP, node_client))
+            .packet(NodeEgress, udp(node_client, cluster))
+            .routed(FlowOpened, udp(node_client, far))
+            .leaves([kept(UDP)]),
+        row("nor is a socket that listens at its port")
+            .given(remote(at, TCP).held(TCP, node_client))
+            .packet(NodeEgress, tcp(node_client, cluster).syn())
+            .routed(FlowOpened, tcp(node_client, far).syn())
+            .leaves([kept(TCP).seen(OPEN)]),
+        row("nor one that is connected to another backend, or by another protocol")
+            .given(remote(at, TCP).connected(TCP, node_client, also).connected(UDP, node_client, far))
+            .packet(NodeEgress, tcp(node_client, cluster).syn())
+            .routed(FlowOpened, tcp(node_client, far).syn())
+            .leaves([kept(TCP).seen(OPEN)]),
+        row("where the backend is what the client asks for, the socket with that tuple is the client's own")
+            .given(
+                local(at, TCP)
+                    .behind(true, itself, TCP)
+                    .connected(TCP, node_client, itself),
+            )
+            .packet(NodeEgress, tcp(node_client, itself).syn())
+            .routed(FlowOpened, tcp(node_client, itself).syn().inward())
+            .leaves([connection(TCP, [node_client, itself], [node_client, itself]).seen(OPEN)]),
+        row("where a socket has its tuple and no port is free, a packet is dropped")
+            .given(taken(TCP).connected(TCP, masked, far))
+            .packet(NodeEgress, tcp(node_client, cluster).syn())
+            .dropped(DroppedPortsExhausted),
+        row("where its socket leaves the frontend to packets, it does not keep that port after all")
+            .given(
+                flags(taken(TCP), at, TCP, frontend_flags::SOURCE_RANGES)
+                    .with(Entry::Source(lb_abi::SourceKey::client(SERVICE, at.node.into())))
+                    .connected(TCP, masked, far),
+            )
+            .packet(NodeEgress, tcp(node_client, frontend).syn())
+            .dropped(DroppedPortsExhausted),
+        row("a client outside keeps its port, which no socket of the node can have at its address")
+            .given(local(at, TCP).connected(TCP, (at.node, client.1), pod))
+            .packet(NodeIngress, tcp(client, frontend).syn())
+            .passed_on(FlowOpened, tcp(client, pod).syn())
+            .leaves([connection(TCP, [client, frontend], [client, pod]).seen(OPEN)]),
+    ]
+}
+
+fn snat(at: &Addresses) -> Vec<Row> {
     let Ends {
         client,
         stranger,

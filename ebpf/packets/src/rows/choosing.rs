@@ -17,7 +17,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
     } = ends(at);
     let syn = || tcp(client, frontend).syn();
     let mut rows = Vec::new();
-    // Seven backends, each with a slot, told apart by their ports.
+    // Seven backends, each with a slot and a port of its own.
     let table: [BackendId; 7] = [3, 1, 4, 7, 5, 2, 6];
     let backend = |id: BackendId| (at.pod_a, 8000 + id as u16);
     let all = |protocol| {

@@ -1,4 +1,4 @@
-//! Sources that nobody can have.
+//! Sources that no host can have.
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -15,8 +15,8 @@
 //! | `replying` | reverse NAT |
 //! | `hairpin` | clients that are their own backend; the node's own backends |
 //! | `masquerading` | SNAT in both directions |
-//! | `cluster` | clients of the cluster, who may be connected to the backend itself, too |
-//! | `allocating` | ports for SNAT: reuse, exhaustion, collisions |
+//! | `cluster` | clients of the cluster, which may be connected to the backend itself, too |
+//! | `allocating` | ports: reuse, exhaustion, collisions with flows and with sockets of the node |
 //! | `around` | connections to a backend's own address, which look like a flow's |
 //! | `policy` | traffic policies, source ranges |
 //! | `affinity` | session affinity |
@@ -25,7 +25,7 @@
 //! | `states` | what packets show of a connection |
 //! | `replacing` | flows that end for others, and entries that disagree |
 //! | `machines` | addresses that are not Services' alone, and the node's own sockets |
-//! | `martians` | sources that nobody can have |
+//! | `martians` | sources that no host can have |
 //! | `rejecting` | RST, port unreachable, and where they are not sent |
 //! | `routing` | TTL, MTU, routes |
 //! | `checksums` | checksums that are zero, become zero, or are wrong |
@@ -74,7 +74,7 @@ pub fn all() -> Vec<Row> {
     let mut all = Vec::new();
     for (at, family) in [(&V4, "IPv4"), (&V6, "IPv6")] {
         for mut row in both(at) {
-            row.says = format!("{}: {}", family, row.says);
+            row.sentence = format!("{}: {}", family, row.sentence);
             all.push(row);
         }
     }
@@ -97,7 +97,7 @@ pub fn all() -> Vec<Row> {
         (quotes::v6(), "IPv6"),
     ] {
         for mut row in rows {
-            row.says = format!("{}: {}", family, row.says);
+            row.sentence = format!("{}: {}", family, row.sentence);
             all.push(row);
         }
     }

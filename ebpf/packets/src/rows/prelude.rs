@@ -1,4 +1,4 @@
-//! What all tables share: who talks to whom, and the usual maps.
+//! What all tables share: clients, frontends and backends, and the usual maps.
 
 pub(super) use lb_abi::{
     Config, Counter::*, Frontend, Meta, SCTP, Service, SlotKey, TCP, UDP, address_flags, frontend_flags,
@@ -123,7 +123,7 @@ pub(super) fn remote(at: &Addresses, protocol: u8) -> Given {
     frontends(at, protocol).behind(false, ends(at).far, protocol)
 }
 
-/// The usual service, served by nobody.
+/// The usual service, without a backend.
 pub(super) fn nobody(at: &Addresses, protocol: u8) -> Given {
     frontends(at, protocol).service(SERVICE, &[])
 }
@@ -134,7 +134,7 @@ pub(super) fn flags(given: Given, at: &Addresses, protocol: u8, flags: u32) -> G
     given.frontend(ends(at).frontend, protocol, frontend)
 }
 
-/// A packet that a program has made: all that is not said of it is zero.
+/// A packet that a program has made: every field that is not set is zero.
 pub(super) fn answer(packet: Packet) -> Packet {
     packet.hops(64).id(0).dont_fragment().back()
 }

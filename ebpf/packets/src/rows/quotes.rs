@@ -1,4 +1,4 @@
-//! ICMP errors about flows: what they quote is translated, so that who gets them knows what they are about.
+//! ICMP errors about flows: what they quote is translated, so that the receiver finds its connection.
 
 use super::prelude::*;
 

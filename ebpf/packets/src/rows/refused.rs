@@ -1,4 +1,4 @@
-//! Answers that a client refuses: what it says of a datagram that it has no socket for ends the flow.
+//! Answers that a client refuses: its port unreachable about a datagram ends the flow.
 
 use super::prelude::*;
 

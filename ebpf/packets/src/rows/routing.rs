@@ -248,7 +248,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
     ]
 }
 
-/// What is too long is told so: a row each of v4 and v6.
+/// Packets larger than the route's MTU: a row each of v4 and v6.
 fn too_big(at: &Addresses, says: &str, mark: &dyn Fn(Packet) -> Packet) -> Vec<Row> {
     let Ends {
         client,

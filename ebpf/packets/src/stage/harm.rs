@@ -88,7 +88,7 @@ impl Stage {
         let whole = if step.checked {
             check(&out)
         } else {
-            // All that can be said of it: addresses and ports are those of the row's packet.
+            // All that is certain: addresses and ports are those of the row's packet.
             match (read(&out), read(&step.out.bytes())) {
                 (Ok(is), Ok(should)) if is == should => Ok(()),
                 (is, _) => return Err(half(row, index, frame, &is, &out).into()),
@@ -186,7 +186,8 @@ fn judge_torn(row: &Row, index: usize, missing: usize, run: &Run) -> Result<(), 
     if answered || given || is.destination == should.destination {
         return Ok(());
     }
-    let expected = "to where the row says, to a backend, to a flow's client, or back to where it came from";
+    let expected =
+        "to where the row sends it, to a backend, to a flow's client, or back to where it came from";
     Err(wrong(expected, &is))
 }
 

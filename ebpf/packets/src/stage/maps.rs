@@ -1,13 +1,15 @@
 //! The maps of the stage.
 
-use std::net::{SocketAddr, TcpListener, UdpSocket};
-
-use lb_abi::{Affinity, Ports, Service, TCP};
+use lb_abi::{Affinity, Ports, Service};
 use lb_loader::{MapError, Plain, Table};
 use nix::time::{ClockId, clock_gettime};
+use socket2::Socket;
 
 use super::{Stage, StageError};
-use crate::table::{Entry, Given, Held};
+use crate::{
+    table::{Entry, Given, OpenSocket},
+    world::sockets,
+};
 
 /// Maps that are filled, and sockets that are held for as long as this lives.
 #[derive(Debug)]
@@ -22,13 +24,6 @@ impl Scene {
     pub fn elapsed(&self) -> u32 {
         now().wrapping_sub(self.begun)
     }
-}
-
-#[derive(Debug)]
-#[expect(dead_code, reason = "they are held, not used")]
-enum Socket {
-    Tcp(TcpListener),
-    Udp(UdpSocket),
 }
 
 /// CLOCK_MONOTONIC, in seconds, as the programs read it: of the last tick.
@@ -123,13 +118,11 @@ fn empty<K: Plain + Ord, V: Plain>(table: &Table<K, V>) -> Result<(), MapError> 
     Ok(())
 }
 
-fn hold(held: &Held) -> Result<Socket, StageError> {
+fn hold(held: &OpenSocket) -> Result<Socket, StageError> {
     let (address, port) = held.end;
-    let end = SocketAddr::from(held.end);
-    let bound = if held.protocol == TCP {
-        TcpListener::bind(end).map(Socket::Tcp)
-    } else {
-        UdpSocket::bind(end).map(Socket::Udp)
+    let opened = match held.peer {
+        None => sockets::bound(held.protocol, held.end.into()),
+        Some(peer) => sockets::connected(held.protocol, held.end.into(), peer.into()),
     };
-    bound.map_err(|source| StageError::Socket(address, port, source))
+    opened.map_err(|source| StageError::Socket(address, port, source))
 }

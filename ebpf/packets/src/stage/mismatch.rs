@@ -65,9 +65,12 @@ impl error::Error for Mismatch {}
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Row {
-            says, given, steps, ..
+            sentence,
+            given,
+            steps,
+            ..
         } = &self.row;
-        writeln!(f, "\"{says}\" does not hold")?;
+        writeln!(f, "\"{sentence}\" does not hold")?;
         for entry in &given.entries {
             writeln!(f, "  given {entry:?}")?;
         }

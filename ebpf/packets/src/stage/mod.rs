@@ -33,7 +33,7 @@ pub struct Stage {
 
 /// What one packet has done.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Seen {
+pub struct StepResult {
     /// What the program returned.
     pub verdict: i32,
     /// The packet as it left it.
@@ -51,8 +51,8 @@ pub enum StageError {
     /// A map could not be read or written.
     #[error("failed to use a map")]
     Map(#[from] MapError),
-    /// A socket that a row holds could not be made.
-    #[error("failed to bind a socket to {0} port {1}: is the thread in a World?")]
+    /// A socket that a row holds could not be opened.
+    #[error("failed to open a socket at {0} port {1}: is the thread in a World?")]
     Socket(IpAddr, u16, #[source] io::Error),
     /// The row does not hold.
     #[error(transparent)]
@@ -80,7 +80,7 @@ impl Stage {
     ///
     /// # Errors
     /// [`StageError::Loader`], [`StageError::Map`].
-    pub fn see(&self, step: &Step, frame: &[u8]) -> Result<Seen, StageError> {
+    pub fn see(&self, step: &Step, frame: &[u8]) -> Result<StepResult, StageError> {
         let before = self.detached.maps().counters()?;
         let input = Input {
             packet: frame,
@@ -97,7 +97,7 @@ impl Stage {
                 counted.push(counter);
             }
         }
-        Ok(Seen {
+        Ok(StepResult {
             verdict: run.verdict,
             packet: run.packet,
             counted,

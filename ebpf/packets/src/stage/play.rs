@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use lb_abi::{AffinityKey, BackendId, Counter, Flow, FragmentKey, Port, Traffic, Tuple, flow_flags};
 
 use super::{
-    Mismatch, Seen, Stage, StageError,
+    Mismatch, Stage, StageError, StepResult,
     maps::{Scene, now},
 };
 use crate::{
@@ -25,7 +25,7 @@ impl Stage {
     /// Plays a row: every packet, and all that it leaves.
     ///
     /// A row that does not hold after more than 2 s (`PATIENCE`) is played again, a few times (`TIMES`): its ages were
-    /// not what it says.
+    /// not what the row states.
     ///
     /// # Errors
     /// [`StageError::Mismatch`] if it does not hold.
@@ -137,7 +137,7 @@ impl Stage {
 }
 
 /// Verdict, counter and packet.
-fn judge(row: &Row, index: usize, seen: &Seen) -> Result<(), Box<Mismatch>> {
+fn judge(row: &Row, index: usize, seen: &StepResult) -> Result<(), Box<Mismatch>> {
     let step = &row.steps[index];
     let beside = step.reused.then_some(Counter::SnatReused);
     let counted: Vec<Counter> = step.counter.into_iter().chain(beside).collect();
@@ -185,7 +185,7 @@ fn traffic_of(step: &Step) -> Traffic {
     }
 }
 
-/// Whether a flow's entry is the one that was expected. What the reply's has of `seen` and `last_seen` says nothing:
+/// Whether a flow's entry is the one that was expected. The `seen` and `last_seen` of the reply's do not count:
 /// the forward one's count. Claims are anything.
 fn alike(expected: &Flow, window: &Window, found: &Flow) -> bool {
     let seen = expected.flags & flow_flags::REPLY != 0

@@ -21,7 +21,7 @@ pub struct Given {
     /// All others.
     pub entries: Vec<Entry>,
     /// Sockets that the node holds open.
-    pub sockets: Vec<Held>,
+    pub sockets: Vec<OpenSocket>,
 }
 
 /// An entry of a map. Ages are in seconds before the row begins.
@@ -47,13 +47,15 @@ pub enum Entry {
     Connection(Connection),
 }
 
-/// A socket that is bound while a row is played: UDP, or TCP that listens.
+/// A socket that is open while a row is played.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Held {
+pub struct OpenSocket {
     /// [`TCP`] or [`UDP`].
     pub protocol: u8,
     /// To what it is bound.
     pub end: End,
+    /// To what it is connected; without a peer, a TCP socket listens.
+    pub peer: Option<End>,
 }
 
 /// No network namespace's cookie.
@@ -68,7 +70,7 @@ impl Default for Given {
         Self {
             meta: Meta::CURRENT,
             config: Config {
-                // Nobody's: an agent that is tested beside these programs, and may not look at other processes, sees that they
+                // No namespace's: an agent that is tested beside these programs, and may not look at other processes, sees that they
                 // are another node's.
                 node_netns: ELSEWHERE,
                 node_v4: V4.node.into(),
@@ -214,14 +216,24 @@ impl Given {
         self
     }
 
-    /// A socket of the node's own.
+    /// A socket of the node: UDP, or TCP that listens.
     #[must_use]
-    pub fn held(mut self, protocol: u8, end: End) -> Self {
+    pub fn held(self, protocol: u8, end: End) -> Self {
+        self.socket(protocol, end, None)
+    }
+
+    /// A socket of the node that is connected, as one is whose destination a socket program has replaced.
+    #[must_use]
+    pub fn connected(self, protocol: u8, end: End, peer: End) -> Self {
+        self.socket(protocol, end, Some(peer))
+    }
+
+    fn socket(mut self, protocol: u8, end: End, peer: Option<End>) -> Self {
         assert!(
             [TCP, UDP].contains(&protocol),
             "SCTP sockets are not looked up: {SCTP}"
         );
-        self.sockets.push(Held { protocol, end });
+        self.sockets.push(OpenSocket { protocol, end, peer });
         self
     }
 }

@@ -22,7 +22,7 @@ use lb_loader::DeviceHook;
 pub(crate) use self::given::ELSEWHERE;
 pub use self::{
     connection::{Connection, connection},
-    given::{Entry, Given, Held, SNAT_PORT},
+    given::{Entry, Given, OpenSocket, SNAT_PORT},
 };
 use crate::{
     build::Packet,
@@ -38,7 +38,7 @@ pub const BACKEND: BackendId = 1;
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
     /// What it shows, in a sentence.
-    pub says: String,
+    pub sentence: String,
     /// What is in the maps before.
     pub given: Given,
     /// Packets, one after the other.
@@ -68,7 +68,7 @@ pub struct Step {
     pub counter: Option<Counter>,
     /// The packet as the program leaves it.
     pub out: Packet,
-    /// By whom traffic is counted, if it is.
+    /// The service port and backend that traffic is counted for, if it is.
     pub traffic: (ServiceId, BackendId),
     /// Whether it also counts a port that was taken before its time.
     pub reused: bool,
@@ -99,9 +99,9 @@ impl Verdict {
 }
 
 /// Begins a row.
-pub fn row(says: impl Into<String>) -> Row {
+pub fn row(sentence: impl Into<String>) -> Row {
     Row {
-        says: says.into(),
+        sentence: sentence.into(),
         given: Given::default(),
         steps: Vec::new(),
         connections: None,
@@ -117,7 +117,7 @@ impl Row {
         self
     }
 
-    /// A packet: at the uplink, or at the device of the first pod. What becomes of it must be said next.
+    /// A packet: at the uplink, or at the device of the first pod. What becomes of it must come next.
     #[must_use]
     pub fn packet(self, hook: DeviceHook, packet: Packet) -> Self {
         let device = match hook {

@@ -1,4 +1,4 @@
-//! Who is where in the [`World`](super::World), in both families.
+//! The addresses of the [`World`](super::World), in both families.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -14,7 +14,7 @@ pub struct Addresses {
     pub node_also: IpAddr,
     /// The router at the uplink, whose link address is known.
     pub gateway: IpAddr,
-    /// The next node, at the uplink, whose link address nobody has asked for yet: the way to its pods.
+    /// The next node, at the uplink, whose link address is not known yet: the next hop to its pods.
     pub next_node: IpAddr,
     /// A client outside, behind the router.
     pub client: IpAddr,

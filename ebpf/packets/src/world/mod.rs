@@ -14,6 +14,7 @@
 
 mod addresses;
 mod netlink;
+pub mod sockets;
 
 use std::{
     fs::{self, File},
@@ -47,14 +48,14 @@ pub const NODE_LINK: [u8; 6] = [0x02, 0, 0, 0, 0, 0x01];
 pub const PEER_LINK: [u8; 6] = [0x02, 0, 0, 0, 0, 0x02];
 
 /// For the whole namespace, before there are devices in it: written below /proc/sys/net, in this order. A new namespace
-/// takes some over from the machine's (`net.core.devconf_inherit_init_net`), so what matters is said.
+/// takes some over from the machine's (`net.core.devconf_inherit_init_net`), so what matters is written.
 const SETTINGS: [(&str, &str); 9] = [
     ("ipv4/ip_forward", "1"),
     ("ipv4/conf/all/rp_filter", "0"),
     ("ipv4/conf/default/rp_filter", "0"),
     ("ipv6/conf/default/disable_ipv6", "0"),
     ("ipv6/conf/all/forwarding", "1"),
-    // Addresses are usable at once, and nobody but us gives any.
+    // Addresses are usable at once, and there are no others.
     ("ipv6/conf/default/accept_dad", "0"),
     ("ipv6/conf/default/accept_ra", "0"),
     ("ipv6/conf/default/addr_gen_mode", "1"),

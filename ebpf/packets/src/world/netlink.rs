@@ -123,7 +123,7 @@ impl Node {
             let way = vec![gateway.clone()];
             self.route(destination, network, RouteType::Unicast, way).await?;
         }
-        // The next node is at the uplink, but nobody has asked for its link address yet.
+        // The next node is at the uplink, but its link address is not known yet.
         let next = RouteAttribute::Gateway(at.next_node.into());
         let way = vec![next.clone()];
         self.route(at.remote, network, RouteType::Unicast, way).await?;
@@ -136,7 +136,7 @@ impl Node {
 
     async fn address(&self, device: u32, address: IpAddr, length: u8) -> Result<(), WorldError> {
         let mut add = self.handle.address().add(device, address, length);
-        // Otherwise an IPv6 address is nobody's to bind until a worker of the kernel has found nothing to do.
+        // Otherwise an IPv6 address can't be bound until a worker of the kernel has run.
         add.message_mut().header.flags = AddressHeaderFlags::Nodad;
         let added = add.execute().await;
         added.map_err(failed(format!("the address {address}")))

@@ -1,7 +1,7 @@
 //! Programs and model agree.
 
 use lb_abi::Counter;
-use lb_packets::calls::{Call, Kind, Place, Step, To, model};
+use lb_packets::calls::{Call, NamedAddress, SocketKind, Step, To, model};
 
 use super::support::{CASES, isolated};
 
@@ -54,13 +54,13 @@ fn the_source_of_a_socket_connected_to_loopback_is_that_of_its_route() {
             Step::Call(
                 0,
                 Call::Open {
-                    kind: Kind::V4,
+                    kind: SocketKind::V4,
                     tcp: false,
                     pod: true,
                 },
             ),
-            to(Place::LoopbackAlso, 30081),
-            to(Place::Unspecified, 30080),
+            to(NamedAddress::LoopbackAlso, 30081),
+            to(NamedAddress::Unspecified, 30080),
             Step::Call(0, Call::Peer),
         ];
         let report = runner.run_steps(model::permitted, &steps);

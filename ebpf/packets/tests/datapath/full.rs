@@ -8,7 +8,7 @@ use lb_loader::{DeviceHook, Input};
 use lb_packets::{
     build::{Packet, udp},
     check::ends,
-    stage::{Seen, Stage},
+    stage::{Stage, StepResult},
     table::{Given, SERVICE, Verdict, row},
     world::{Addresses, UPLINK, V4, V6, World},
 };
@@ -24,14 +24,14 @@ fn number(connection: u32) -> u16 {
     u16::try_from(1_024 + connection).expect("a port")
 }
 
-fn see(stage: &Stage, hook: DeviceHook, packet: Packet) -> Seen {
+fn see(stage: &Stage, hook: DeviceHook, packet: Packet) -> StepResult {
     let row = row("").packet(hook, packet);
     let step = row.steps.first().expect("one");
     stage.see(step, &step.packet.bytes()).expect("a run")
 }
 
 /// A client's packet.
-fn ask(stage: &Stage, at: &Addresses, port: u16) -> Seen {
+fn ask(stage: &Stage, at: &Addresses, port: u16) -> StepResult {
     see(
         stage,
         DeviceHook::NodeIngress,
@@ -56,7 +56,7 @@ fn open(stage: &Stage, at: &Addresses, port: u16) {
     assert_eq!(run.verdict, Verdict::On.number(), "it goes to the pod");
 }
 
-/// From whom the answer of a backend is, once it has passed the node.
+/// The source of a backend's answer, once it has passed the node.
 fn answer(stage: &Stage, at: &Addresses, port: u16) -> (Vec<Counter>, (IpAddr, Option<u16>)) {
     let backend = (at.pod_a, 8080);
     let seen = see(

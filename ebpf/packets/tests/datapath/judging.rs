@@ -1,4 +1,4 @@
-//! Rows that say what is not so do not hold: whatever a row says is looked at.
+//! Rows with a wrong expectation do not hold: every part of a row is compared.
 
 use lb_abi::{Counter, Frontend, UDP, seen};
 use lb_loader::DeviceHook::NodeIngress;

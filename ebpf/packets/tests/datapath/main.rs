@@ -3,7 +3,7 @@
 //! | module | what is shown |
 //! |---|---|
 //! | `world` | the world that all tables stand in can be made again and again |
-//! | `judging` | rows that say what is not so do not hold |
+//! | `judging` | rows with a wrong expectation do not hold |
 //! | `many` | what takes more than one packet to be seen |
 //! | `model` | every row of the tables, on the model |
 //! | `processors` | two processors at once, on the same tuples and ports |

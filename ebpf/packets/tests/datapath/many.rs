@@ -11,7 +11,7 @@ use lb_packets::{
     build::{End, Packet, tcp, udp},
     check::ends,
     maglev,
-    stage::{Seen, Stage},
+    stage::{Stage, StepResult},
     table::{Given, SERVICE, Step, connection, row},
     world::{Addresses, V4, V6, World},
 };
@@ -49,17 +49,17 @@ fn frontend(at: &Addresses) -> End {
 }
 
 /// A packet from outside.
-fn come(stage: &Stage, packet: Packet) -> Seen {
+fn come(stage: &Stage, packet: Packet) -> StepResult {
     let row = row("").packet(DeviceHook::NodeIngress, packet);
     let [step]: &[Step; 1] = row.steps.first_chunk().expect("one");
     stage.see(step, &step.packet.bytes()).expect("a run")
 }
 
-fn source(seen: &Seen) -> (IpAddr, Option<u16>) {
+fn source(seen: &StepResult) -> (IpAddr, Option<u16>) {
     ends(&seen.packet).expect("a packet that is whole").source
 }
 
-fn destination(seen: &Seen) -> (IpAddr, Option<u16>) {
+fn destination(seen: &StepResult) -> (IpAddr, Option<u16>) {
     ends(&seen.packet).expect("a packet that is whole").destination
 }
 
@@ -88,7 +88,7 @@ fn no_port_is_given_out_twice_and_none_is_left_over() {
     });
 }
 
-/// Of 256 ports the first 200 are in use. Who begins with one of the first 73 finds none in 128 tries: out of 40
+/// Of 256 ports the first 200 are in use. A search that begins with one of the first 73 finds none in 128 tries: out of 40
 /// connections, all but never none, and never all.
 #[test]
 fn no_more_ports_are_tried_than_the_bound_says() {

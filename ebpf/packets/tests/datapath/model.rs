@@ -1,15 +1,15 @@
 //! Every row of the tables, on the model: tables and model were written from the same document by different people,
 //! and neither from the programs. Needs no kernel.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use lb_abi::{Affinity, Flow, Meta, Ports, Tuple, flow_flags};
 use lb_loader::DeviceHook;
 use lb_packets::{
     fuzz::routes,
-    model::{self, Device, Input, Observed, Outcome, Rejects, Socket, State},
+    model::{self, Device, Input, NodeSockets, Observed, Outcome, Rejects, State},
     rows,
-    table::{Connection, Entry, Row, Step, Verdict},
+    table::{Connection, Entry, Row, Step, Verdict, connection},
     world::CLOSED,
 };
 
@@ -63,7 +63,7 @@ fn flows(row: &Row) -> BTreeMap<Tuple, Flow> {
         .collect()
 }
 
-/// Without what says nothing: claims, and what the reply's entry has seen.
+/// Without what is not compared: claims, and what the reply's entry has seen.
 fn telling(flows: &BTreeMap<Tuple, Flow>) -> BTreeMap<Tuple, Flow> {
     let mut flows = flows.clone();
     for flow in flows.values_mut() {
@@ -94,7 +94,7 @@ const fn verdict(verdict: Verdict) -> model::Verdict {
 
 fn modelled(row: &Row, state: &State, step: &Step) -> Outcome {
     let unspecified = |address: std::net::IpAddr| address.is_unspecified();
-    let mut sockets: BTreeSet<Socket> = BTreeSet::new();
+    let mut sockets = NodeSockets::default();
     for held in &row.given.sockets {
         let (address, port) = held.end;
         let config = &row.given.config;
@@ -104,7 +104,13 @@ fn modelled(row: &Row, state: &State, step: &Step) -> Outcome {
             config.node_v6
         };
         let address = if unspecified(address) { own } else { address.into() };
-        sockets.insert((held.protocol, address, port));
+        match held.peer {
+            None => drop(sockets.bound.insert((held.protocol, address, port))),
+            Some(peer) => {
+                let sent = connection(held.protocol, [held.end, peer], [held.end, peer]).forward;
+                sockets.connected.insert(sent);
+            }
+        }
     }
     let frame = step.packet.bytes();
     let routes = routes();
@@ -128,7 +134,7 @@ fn modelled(row: &Row, state: &State, step: &Step) -> Outcome {
     model::expected(state, &input, &observed)
 }
 
-/// What the model says otherwise.
+/// How the model differs.
 fn differences(row: &Row) -> Vec<String> {
     let mut found = Vec::new();
     let mut state = state(row);
@@ -190,8 +196,8 @@ fn the_model_holds_every_row() {
     for row in &rows {
         let found = differences(row);
         if !found.is_empty() {
-            eprintln!("\"{}\"\n  {}\n", row.says, found.join("\n  "));
-            failures.push(row.says.as_str());
+            eprintln!("\"{}\"\n  {}\n", row.sentence, found.join("\n  "));
+            failures.push(row.sentence.as_str());
         }
     }
     assert!(

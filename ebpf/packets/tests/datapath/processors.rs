@@ -100,7 +100,7 @@ fn at_once(detached: &Detached, processors: [usize; 2], frames: &[Vec<Vec<u8>>; 
     })
 }
 
-/// Asserts that each entry leads to another one that leads back, and that no port has two owners; says whose each is.
+/// Asserts that each entry leads to another one that leads back, and that no port has two owners; returns the owners.
 fn whole(detached: &Detached) -> BTreeMap<u16, Tuple> {
     let flows: BTreeMap<Tuple, Flow> = detached
         .maps()

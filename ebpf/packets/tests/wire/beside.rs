@@ -1,4 +1,4 @@
-//! What is said of a packet beside its bytes: for whom the frame is.
+//! What the kernel holds of a packet beside its bytes: the host that the frame is for.
 
 use lb_abi::{Counter, TCP};
 use lb_loader::{DeviceHook, Wired};
@@ -84,7 +84,7 @@ fn a_frame_for_another_host_is_left_alone() {
         assert_eq!(counted(Counter::FlowOpened), 0);
         // The frame and the marker; and what the stack itself has to say to its neighbours.
         assert!(counted(Counter::PacketPassed) >= 2);
-        // The same frame to this node opens one: it was for whom it was, and nothing else.
+        // The same frame to this node opens one: only the link address made the difference.
         wire.send(step.hook, step.device, &plain(&step.packet));
         wire.expect(UPLINK, &leaving(step.out.bytes()))
             .expect("it is sent on");

@@ -22,7 +22,7 @@ const LONGEST: usize = 14 + 4 + 1500;
 enum Way {
     /// By the device that a look-up gives.
     Routed,
-    /// Back to whom it came from.
+    /// Back to where it came from.
     Answered,
     /// Through the node's stack, to a pod.
     Forwarded,
@@ -150,7 +150,7 @@ fn play(left_to_device: bool) -> (BTreeMap<Way, usize>, usize) {
             };
             match wire.expect(device, &frame) {
                 Ok(_) if step.checked && check(&frame).is_err() => {
-                    wrong.push(format!("{}: came out, and is not whole", row.says));
+                    wrong.push(format!("{}: came out, and is not whole", row.sentence));
                 }
                 Ok(_) => {
                     *ways.entry(way).or_default() += 1;
@@ -160,7 +160,7 @@ fn play(left_to_device: bool) -> (BTreeMap<Way, usize>, usize) {
                     let others = if others.is_empty() { "nothing" } else { &others };
                     wrong.push(format!(
                         "{}\n  {way:?} by {device}: expected {frame:02x?}\n  found {others}",
-                        row.says
+                        row.sentence
                     ));
                 }
             }

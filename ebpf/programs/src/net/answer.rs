@@ -1,4 +1,4 @@
-//! The packet becomes its own answer.
+//! Answers: the packet is overwritten with its answer and sent back.
 
 use lb_abi::TCP;
 use lb_flow::net::{Answer, Hook, Outcome, Packet as _, Work, reject, reject::Silence};
@@ -9,7 +9,7 @@ use super::{
     skb::{Checksum, INGRESS, Refused, Skb},
 };
 
-/// Makes of a packet its answer, and has that go back where the packet came from; `false`: it is dropped instead.
+/// Overwrites a packet with its answer, and sends that back to where the packet came from; `false`: it is dropped instead.
 #[inline(always)]
 pub(super) fn send(hook: Hook, skb: Skb, node: Local, scratch: &mut Scratch, answer: Answer) -> bool {
     match reject::admits(hook, skb, node, &mut scratch.work) {
@@ -35,7 +35,7 @@ fn become_answer(skb: Skb, node: Local, work: &mut Work, answer: Answer) -> Resu
     let at = work.headers.l3;
     skb.set_length(at + length)?;
     skb.store_answer(at, &work.answer, length)?;
-    skb.turn()
+    skb.swap_macs()
 }
 
 /// Whether the device is to complete the checksum of a TCP packet: the kernel then leaves it alone when ports change.
@@ -46,7 +46,7 @@ fn is_partial(skb: Skb, work: &Work) -> Result<bool, Refused> {
     }
     let at = work.headers.checksum();
     let before = skb.half(at).ok_or(Refused)?;
-    skb.sum(at, 1, Checksum::Plain, false)?;
+    skb.l4_checksum(at, 1, Checksum::Plain, false)?;
     let after = skb.half(at).ok_or(Refused)?;
     Ok(before == after)
 }

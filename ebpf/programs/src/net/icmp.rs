@@ -11,16 +11,16 @@ use super::{
 /// Where the checksum of ICMP is.
 const CHECKSUM: u32 = 2;
 
-/// Makes of an error what the flow says that it is about. `hop`: it goes on by a route that was looked up here.
+/// Writes the new tuples to an error and to what it quotes. `hop`: it goes on by a route that was looked up here.
 #[inline(never)]
 pub(super) fn translate(skb: Skb, work: &Work, hop: bool) -> Result<(), Outcome> {
     let mut changed = quoted_transport(skb, work)?;
     changed = quoted_addresses(skb, work, changed)?;
     let at = work.headers.l4 + CHECKSUM;
-    skb.sum(at, changed.folded(), Checksum::Plain, false)?;
+    skb.l4_checksum(at, changed.folded(), Checksum::Plain, false)?;
     if !work.headers.v4 {
         let difference = Difference::NONE.addresses(&work.headers.tuple, &work.to);
-        skb.sum(at, difference.folded(), Checksum::Plain, true)?;
+        skb.l4_checksum(at, difference.folded(), Checksum::Plain, true)?;
     }
     rewrite::addresses(skb, &work.headers, work.to.source, work.to.destination, hop)
 }

@@ -1,4 +1,4 @@
-//! What happens to packets: `lb_flow::net` decides, and here it is done.
+//! The packet programs: `lb_flow::net` decides, and this module changes and sends the packet.
 //!
 //! ```text
 //! skb::Skb, node::Local ─▶ lb_flow::net::decide ─▶ Disposition ─┬─ Leave ─────────────────────────────▶ NEXT
@@ -16,10 +16,10 @@
 //! | `icmp.rs` | translation of what an ICMP error quotes |
 //! | `answer.rs` | the packet becomes its own answer |
 //! | `held.rs` | fragments that wait for the first of their datagram |
-//! | `apart.rs` | what is verified by itself |
+//! | `global.rs` | functions that the verifier checks by themselves |
 
 mod answer;
-mod apart;
+mod global;
 mod held;
 mod icmp;
 mod node;
@@ -29,7 +29,7 @@ mod skb;
 
 use aya_ebpf::{btf_maps::PerCpuArray, macros::btf_map, programs::TcContext};
 use lb_abi::Held;
-use lb_flow::net::{Disposition, Hook, Outcome, Rest, Way, Work, decide};
+use lb_flow::net::{Delivery, Disposition, Hook, Outcome, Rest, Work, decide};
 
 use self::{
     node::Local,
@@ -46,7 +46,7 @@ pub type Action = i32;
 const NEXT: Action = -1;
 /// `TC_ACT_SHOT`: it does not.
 const SHOT: Action = 2;
-/// `TC_ACT_REDIRECT`: it goes where a helper was told.
+/// `TC_ACT_REDIRECT`: it goes to the device that a helper has noted.
 const REDIRECT: Action = 7;
 
 /// What does not fit on a program's stack of 512 bytes.
@@ -54,7 +54,7 @@ const REDIRECT: Action = 7;
 struct Scratch {
     work: Work,
     route: Route,
-    /// What a function of `apart` came to.
+    /// What a function of `global` decided.
     outcome: Outcome,
     /// A fragment that is about to be held.
     held: Held,
@@ -95,16 +95,16 @@ pub fn pod_egress(context: &TcContext) -> Action {
 fn run(hook: Hook, context: &TcContext) -> Action {
     let skb = Skb::new(context.skb.skb);
     if hook.inbound() && skb.is_others() {
-        // The stack drops it, later. What a switch has flooded is answered by whom it is for.
+        // The stack drops it, later. A frame that a switch has flooded is answered by the host that it is for.
         count(Outcome::Passed.counter());
         return NEXT;
     }
     match begin(hook, skb) {
         Next::Leave => return NEXT,
         Next::Act => {}
-        Next::Open => apart::open(hook, skb),
-        Next::Icmp => apart::icmp(hook, skb),
-        Next::Around => apart::around(skb),
+        Next::Open => global::open(hook, skb),
+        Next::Icmp => global::icmp(hook, skb),
+        Next::Around => global::around(skb),
     }
     let action = act(hook, skb);
     if let Some(scratch) = scratch() {
@@ -121,11 +121,11 @@ enum Next {
     Leave,
     /// Doing what was decided.
     Act,
-    /// [`apart::open`].
+    /// [`global::open`].
     Open,
-    /// [`apart::icmp`].
+    /// [`global::icmp`].
     Icmp,
-    /// [`apart::around`].
+    /// [`global::around`].
     Around,
 }
 
@@ -151,12 +151,12 @@ fn begin(hook: Hook, skb: Skb) -> Next {
     }
 }
 
-/// This processor's scratch. Whoever asks for it is the only one to use it, until somebody else asks.
+/// This processor's scratch. A reference is used only until the next call of this function.
 #[inline(always)]
 fn scratch() -> Option<&'static mut Scratch> {
-    // SAFETY: the pointer is to this processor's element of an array, whose elements stay; nobody else uses it while a
-    // program of these hooks runs, and of that only who asked last. It was zero at first, which is a value of every
-    // type in there, and only we write it.
+    // SAFETY: the pointer is to this processor's element of an array, whose elements stay; no other program uses it while one
+    // of these hooks runs, and that one uses only the reference that it got last. It was zero at first, which is a value of every
+    // type in there, and only these programs write it.
     SCRATCH.get_ptr_mut(0).map(|scratch| unsafe { &mut *scratch })
 }
 
@@ -175,7 +175,7 @@ fn act(hook: Hook, skb: Skb) -> Action {
     }
     match self::disposition() {
         Some(Disposition::Leave) => NEXT,
-        Some(Disposition::Answer(kind)) => apart::answer(hook, skb, kind),
+        Some(Disposition::Answer(kind)) => global::answer(hook, skb, kind),
         Some(Disposition::Drop | Disposition::Translate) | None => SHOT,
     }
 }
@@ -191,9 +191,9 @@ fn disposition() -> Option<Disposition> {
 enum Moved {
     /// The packet goes on.
     On,
-    /// It goes where a helper was told.
+    /// It goes to the device that a helper has noted.
     Elsewhere,
-    /// It stays, and [`Scratch::outcome`] says what becomes of it.
+    /// It was not sent, and [`Scratch::outcome`] is what becomes of it.
     Not,
 }
 
@@ -214,7 +214,7 @@ fn translate(hook: Hook, skb: Skb) -> Moved {
 
 #[inline(always)]
 fn translated(hook: Hook, skb: Skb, scratch: &mut Scratch) -> Result<Moved, Outcome> {
-    let routed = matches!(scratch.work.way, Way::Routed);
+    let routed = matches!(scratch.work.delivery, Delivery::Routed);
     if routed {
         route::find(hook, skb, scratch)?;
     }
@@ -229,12 +229,12 @@ fn translated(hook: Hook, skb: Skb, scratch: &mut Scratch) -> Result<Moved, Outc
         }
         count_packet(service, backend, scratch.work.headers.bytes());
     }
-    match scratch.work.way {
-        Way::On => return Ok(Moved::On),
+    match scratch.work.delivery {
+        Delivery::PassedOn => return Ok(Moved::On),
         // It goes to the node's sockets from there.
-        Way::Local if skb.device() == LOOPBACK => return Ok(Moved::On),
-        Way::Local => route::come_in(skb)?,
-        Way::Routed => route::send(skb, &scratch.route)?,
+        Delivery::Inward if skb.device() == LOOPBACK => return Ok(Moved::On),
+        Delivery::Inward => route::come_in(skb)?,
+        Delivery::Routed => route::send(skb, &scratch.route)?,
     }
     Ok(Moved::Elsewhere)
 }

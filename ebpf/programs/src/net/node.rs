@@ -15,7 +15,7 @@ use lb_flow::{
     net::{Attempt, CLAIMED, Entry, Inserted, Node, Socket, Work},
 };
 
-use super::{apart, skb::Skb};
+use super::{global, skb::Skb};
 use crate::{
     atomic,
     maps::{FLOWS, FRAGMENTS, Maps, count},
@@ -55,35 +55,46 @@ impl Local {
     fn socket_of<const WORDS: usize>(self, protocol: u8, mut tuple: SocketTuple<WORDS>) -> Socket {
         /// `BPF_F_CURRENT_NETNS`.
         const CURRENT_NETNS: u64 = u64::MAX;
-        /// `TCP_ESTABLISHED`, which a connected socket of UDP is in, too.
+        /// `TCP_ESTABLISHED`, which is also the state of a connected UDP socket.
         const ESTABLISHED: u32 = 1;
+        /// `TCP_LISTEN`.
+        const LISTEN: u8 = 10;
         let size = size_of::<SocketTuple<WORDS>>() as u32;
         let pointer = (&raw mut tuple).cast();
-        let socket: *mut bpf_sock = match protocol {
-            // SAFETY: a tuple of one of the sizes that it takes.
-            TCP => unsafe { bpf_skc_lookup_tcp(self.skb.context(), pointer, size, CURRENT_NETNS, 0) },
-            // SAFETY: as above.
-            UDP => unsafe { bpf_sk_lookup_udp(self.skb.context(), pointer, size, CURRENT_NETNS, 0) },
+        let (socket, connected) = match protocol {
+            TCP => {
+                // SAFETY: a tuple of one of the sizes that the helper takes.
+                let socket: *mut bpf_sock =
+                    unsafe { bpf_skc_lookup_tcp(self.skb.context(), pointer, size, CURRENT_NETNS, 0) };
+                if socket.is_null() {
+                    return Socket::None;
+                }
+                // One byte here and four below: the verifier takes one type of socket for each load instruction, and loads of
+                // the same width would be merged.
+                // SAFETY: a socket that was found, and a field that may be read in part.
+                let state = unsafe { (&raw const (*socket).state).cast::<u8>().read_volatile() };
+                (socket, state != LISTEN)
+            }
+            UDP => {
+                // SAFETY: as above.
+                let socket: *mut bpf_sock =
+                    unsafe { bpf_sk_lookup_udp(self.skb.context(), pointer, size, CURRENT_NETNS, 0) };
+                if socket.is_null() {
+                    return Socket::None;
+                }
+                // SAFETY: a socket that was found, and a field that may be read.
+                let state = unsafe { (&raw const (*socket).state).read_volatile() };
+                (socket, state == ESTABLISHED)
+            }
             _ => return Socket::None,
         };
-        if socket.is_null() {
-            return Socket::None;
-        }
-        let found = if protocol == UDP {
-            // SAFETY: found, and a field that may be read, as a whole. (Of one instruction a verifier takes one type of socket; and
-            // of TCP it does not matter.)
-            let state = unsafe { (&raw const (*socket).state).read_volatile() };
-            if state == ESTABLISHED {
-                Socket::Connected
-            } else {
-                Socket::Bound
-            }
+        // SAFETY: a socket that was found above and is not used after this.
+        unsafe { bpf_sk_release(socket.cast()) };
+        if connected {
+            Socket::Connected
         } else {
             Socket::Bound
-        };
-        // SAFETY: found above, and not used after this.
-        unsafe { bpf_sk_release(socket.cast()) };
-        found
+        }
     }
 }
 
@@ -92,7 +103,7 @@ impl Local {
 // or replaces it. What can come of it is bounded: `to` and the other constants are read at once, and lead a packet of
 // the old connection where that went; `seen` and `last_seen` of another may be renewed, which makes it last longer or
 // (RESET) be over 10 s after its last packet, as it never is while it sends; and `claim` is a number of the entry's own,
-// so that nobody takes what he has not looked at.
+// so that no processor replaces an entry that it has not read.
 impl Node for Local {
     type Entry = Element;
 
@@ -142,14 +153,14 @@ impl Node for Local {
     fn hold(self, work: &mut Work) -> bool {
         // As of `attempt`.
         black_box(&raw mut *work);
-        apart::hold(self.skb)
+        global::hold(self.skb)
     }
 
     #[inline(always)]
     fn release(self, work: &mut Work) {
         // As of `attempt`.
         black_box(&raw mut *work);
-        apart::release(self.skb);
+        global::release(self.skb);
     }
 
     #[inline(always)]
@@ -196,8 +207,8 @@ impl Node for Local {
     }
 
     #[inline(always)]
-    fn has_sent(self) -> bool {
-        self.skb.came_in_by() == 0
+    fn is_locally_generated(self) -> bool {
+        self.skb.ingress_ifindex() == 0
     }
 
     #[inline(always)]
@@ -233,9 +244,9 @@ impl Node for Local {
 
     #[inline(always)]
     fn attempt(self, work: &mut Work) -> Attempt {
-        // It is found in the scratch by the function itself; the compiler has to know that somebody may see it.
+        // The global function reads and writes it by the scratch map, which the compiler does not see.
         black_box(&raw mut *work);
-        apart::attempt(self.skb)
+        global::attempt(self.skb)
     }
 }
 

@@ -15,7 +15,7 @@ impl From<Refused> for Outcome {
     }
 }
 
-/// Makes of a packet what its flow says. `hop`: it goes on by a route that was looked up here.
+/// Writes the new tuple to a packet. `hop`: it goes on by a route that was looked up here.
 #[inline(always)]
 pub(super) fn translate(skb: Skb, work: &Work, hop: bool) -> Result<(), Outcome> {
     let Work { headers, to, .. } = work;
@@ -46,12 +46,12 @@ pub(super) fn translate(skb: Skb, work: &Work, hop: bool) -> Result<(), Outcome>
         _ => Checksum::Plain,
     };
     let difference = Difference::NONE.addresses(&headers.tuple, to).folded();
-    skb.sum(headers.checksum(), difference, kind, true)?;
+    skb.l4_checksum(headers.checksum(), difference, kind, true)?;
     if !ports {
         return addresses(skb, headers, to.source, to.destination, hop);
     }
     let difference = Difference::NONE.ports(&headers.tuple, to).folded();
-    skb.sum(headers.checksum(), difference, kind, false)?;
+    skb.l4_checksum(headers.checksum(), difference, kind, false)?;
     if headers.v4 && headers.l4 == headers.l3 + 20 {
         // Addresses and ports lie side by side.
         let [third, source, destination] = end_of_v4(headers, to.source, to.destination, hop);

@@ -39,7 +39,7 @@ pub(super) struct Route {
     links: [u8; 12],
 }
 
-/// What `bpf_redirect_neigh` is told: `struct bpf_redir_neigh`, without its union.
+/// Argument of `bpf_redirect_neigh`: `struct bpf_redir_neigh`, without its union.
 #[repr(C)]
 struct NextHop {
     family: u32,
@@ -60,7 +60,7 @@ pub(super) fn find(hook: Hook, skb: Skb, scratch: &mut Scratch) -> Result<(), Ou
     route.protocol = to.protocol;
     route.source_port = to.source_port.0;
     route.destination_port = to.destination_port.0;
-    let bytes = if skb.merged() {
+    let bytes = if skb.is_gso() {
         segment(skb, headers)
     } else {
         headers.bytes()
@@ -74,7 +74,7 @@ pub(super) fn find(hook: Hook, skb: Skb, scratch: &mut Scratch) -> Result<(), Ou
     route.device = if hook.inbound() {
         skb.device()
     } else {
-        match skb.came_in_by() {
+        match skb.ingress_ifindex() {
             0 => LOOPBACK,
             device => device,
         }
@@ -99,7 +99,7 @@ pub(super) fn find(hook: Hook, skb: Skb, scratch: &mut Scratch) -> Result<(), Ou
     // SAFETY: a pointer to that many bytes, of the layout that the helper takes.
     match unsafe { bpf_fib_lookup(skb.context(), (&raw mut *route).cast(), size, 0) } {
         SUCCESS | NO_NEIGHBOUR => Ok(()),
-        TOO_LONG if work.headers.uncut() => {
+        TOO_LONG if work.headers.dont_fragment() => {
             work.mtu = u32::from(route.length);
             Err(Outcome::TooBig)
         }

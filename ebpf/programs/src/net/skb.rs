@@ -18,7 +18,7 @@ use lb_flow::net::{
     reject::{ANSWER_WORDS, QUOTE},
 };
 
-use super::apart;
+use super::global;
 
 /// `BPF_F_RECOMPUTE_CSUM`: what a device has summed up of the packet follows.
 const RECOMPUTE: u64 = 1;
@@ -82,7 +82,7 @@ impl Skb {
 
     /// Index of the device that it came in by; 0: it is the node's own.
     #[inline(always)]
-    pub fn came_in_by(self) -> u32 {
+    pub fn ingress_ifindex(self) -> u32 {
         // SAFETY: as above.
         unsafe { (&raw const (*self.0).ingress_ifindex).read_volatile() }
     }
@@ -151,7 +151,13 @@ impl Skb {
     /// Changes a checksum by a difference; `pseudo`: of the pseudo-header. A checksum that the device is to complete
     /// (CHECKSUM_PARTIAL) covers no more than that yet, and is left alone otherwise.
     #[inline(always)]
-    pub fn sum(self, offset: u32, difference: u32, kind: Checksum, pseudo: bool) -> Result<(), Refused> {
+    pub fn l4_checksum(
+        self,
+        offset: u32,
+        difference: u32,
+        kind: Checksum,
+        pseudo: bool,
+    ) -> Result<(), Refused> {
         const PSEUDO_HDR: u64 = 1 << 4;
         const MARK_MANGLED_0: u64 = 1 << 5;
         const MARK_ENFORCE: u64 = 1 << 6;
@@ -202,18 +208,18 @@ impl Skb {
         Ok(())
     }
 
-    /// Puts the link-layer addresses in each other's place.
+    /// Swaps the link-layer addresses.
     #[inline(always)]
-    pub fn turn(self) -> Result<(), Refused> {
+    pub fn swap_macs(self) -> Result<(), Refused> {
         let [first, second, third] = self.words::<3>(0).ok_or(Refused)?;
         let ([a, b, c, d], [e, f, g, h], [i, j, k, l]) =
             (first.to_ne_bytes(), second.to_ne_bytes(), third.to_ne_bytes());
-        let turned = [
+        let swapped = [
             u32::from_ne_bytes([g, h, i, j]),
             u32::from_ne_bytes([k, l, a, b]),
             u32::from_ne_bytes([c, d, e, f]),
         ];
-        self.store(0, &turned, Summed::Same)
+        self.store(0, &swapped, Summed::Same)
     }
 
     /// Copies the whole packet, of `length` bytes; `false`: there are not as many.
@@ -278,7 +284,7 @@ impl Packet for Skb {
     }
 
     #[inline(always)]
-    fn merged(self) -> bool {
+    fn is_gso(self) -> bool {
         self.segment_size() != 0
     }
 
@@ -316,11 +322,11 @@ impl Packet for Skb {
 
     #[inline(always)]
     fn options(self, at: u32, end: u32) -> Options {
-        apart::options(self, at, end)
+        global::options(self, at, end)
     }
 
     #[inline(always)]
     fn has_jumbo(self, at: u32, end: u32) -> bool {
-        apart::has_jumbo(self, at, end)
+        global::has_jumbo(self, at, end)
     }
 }

@@ -1,4 +1,4 @@
-//! post_bind: node ports are kept from being taken by a server of the node itself, which nobody would reach.
+//! post_bind: refuses node ports to servers of the node itself, which no client would reach.
 
 use aya_ebpf::{
     Global,
@@ -41,7 +41,7 @@ pub trait Family {
 pub fn bind<F: Family>(_family: F, context: &SockContext) -> Return {
     let context = context.sock;
     let Some(maps) = Maps::live() else { return PROCEED };
-    // SAFETY: the kernel's pointer. 0 is nobody's cookie.
+    // SAFETY: the kernel's pointer. 0 is no namespace's cookie.
     let netns = unsafe { bpf_get_netns_cookie(context.cast()) };
     if maps.config().is_none_or(|config| config.node_netns != netns) {
         return PROCEED;
@@ -99,7 +99,7 @@ impl Family for V6 {
         if mask == 0 {
             return true;
         }
-        // The context of this type of program is the kernel's socket itself, for whoever may read the kernel's memory.
+        // The context of this type of program is the kernel's socket itself, for programs that may read the kernel's memory.
         let byte = (context as u64).wrapping_add(u64::from(IPV6ONLY_OFFSET.load()));
         let mut flags = 0_u8;
         // SAFETY: room for one byte; the helper checks what it reads.

@@ -1,11 +1,10 @@
 //! The socket programs.
 //!
 //! ```text
-//! connect, sendmsg       context ─▶ lb_flow::socket::decide ─▶ the backend's address | ECONNREFUSED
-//!                                       │
-//!                        CHOSEN ◀───────┤ sendmsg: cookie, frontend → backend, for the next datagrams
-//!                        REVERSE ◀──────┤ cookie, backend → frontend; previous backend
-//!                        SOCKETS ◀──────┘ cookie → newest backend
+//! connect, sendmsg       context ─▶ lb_flow::socket::decide ─┬─▶ the backend's address, or ECONNREFUSED
+//!                                                            ├─▶ CHOSEN (sendmsg): cookie, frontend → backend, for the next datagrams
+//!                                                            ├─▶ REVERSE: cookie, backend → frontend; previous backend
+//!                                                            └─▶ SOCKETS: cookie → newest backend
 //! recvmsg, getpeername   context ─▶ REVERSE ─▶ the frontend's address
 //! sock_release           SOCKETS ─▶ REVERSE ─▶ … ─▶ REVERSE, each removed, and CHOSEN of their frontends
 //! post_bind              context ─▶ lb_flow::socket::is_reserved ─▶ EADDRINUSE
@@ -40,7 +39,7 @@ pub type Return = i32;
 
 /// The operation goes on.
 const PROCEED: Return = 1;
-/// The operation fails; with EPERM, unless `bpf_set_retval` has said otherwise. Not allowed in `recvmsg` and
+/// The operation fails; with EPERM, unless `bpf_set_retval` has set another error. Not allowed in `recvmsg` and
 /// `getpeername`.
 const FAIL: Return = 0;
 

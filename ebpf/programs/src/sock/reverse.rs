@@ -1,4 +1,4 @@
-//! recvmsg, getpeername and sock_release: what a socket's backends are the backends of.
+//! recvmsg, getpeername and sock_release: the frontends of a socket's backends.
 //!
 //! An LRU map has no way to find all that there is of one socket, and would fill with those of closed ones. So the
 //! entries of a socket are a list: SOCKETS has the newest, and each entry names the one before. Two threads that send

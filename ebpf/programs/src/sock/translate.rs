@@ -117,7 +117,7 @@ impl Hook {
     }
 }
 
-/// The socket of an operation, and who calls.
+/// The socket of an operation, as decisions see it.
 struct Socket<F> {
     operation: Operation<F>,
     maps: Maps,
@@ -138,7 +138,7 @@ impl<F: Family> Socket<F> {
 impl<F: Family> Caller for Socket<F> {
     #[inline(always)]
     fn in_node_netns(&self) -> bool {
-        // 0 is nobody's cookie.
+        // 0 is no namespace's cookie.
         self.maps
             .config()
             .is_some_and(|config| config.node_netns == self.operation.netns())
@@ -151,7 +151,7 @@ impl<F: Family> Caller for Socket<F> {
 
     #[inline(always)]
     fn is_own(&self) -> bool {
-        // SAFETY: no arguments, no conditions. 0 is nobody's id.
+        // SAFETY: no arguments, no conditions. 0 is no cgroup's id.
         let current = unsafe { bpf_get_current_cgroup_id() };
         self.maps
             .config()

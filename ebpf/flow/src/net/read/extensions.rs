@@ -31,9 +31,9 @@ pub(super) const fn is_one(protocol: u8) -> bool {
 }
 
 /// Goes through them: moves [`Headers::l4`] and the tuple's protocol to what follows the last one, or a fragment header
-/// that says that nothing readable follows.
+/// after which nothing can be read.
 #[inline(never)]
-pub(super) fn skip<P: Packet>(packet: P, headers: &mut Headers, merged: bool) -> Result<(), Unread> {
+pub(super) fn skip<P: Packet>(packet: P, headers: &mut Headers, is_gso: bool) -> Result<(), Unread> {
     let mut kind = headers.tuple.protocol;
     let mut at = headers.l4;
     for index in 0..=MOST {
@@ -56,7 +56,7 @@ pub(super) fn skip<P: Packet>(packet: P, headers: &mut Headers, merged: bool) ->
             return Err(Unread::Malformed);
         }
         match kind {
-            HOP_BY_HOP if !merged && packet.has_jumbo(at + 2, at + length) => return Err(Unread::Malformed),
+            HOP_BY_HOP if !is_gso && packet.has_jumbo(at + 2, at + length) => return Err(Unread::Malformed),
             ROUTING if third == 0 || fourth != 0 => return Err(Unread::SourceRouted),
             FRAGMENT => {
                 let offset = u16::from_be_bytes([third, fourth]);

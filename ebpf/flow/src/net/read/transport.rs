@@ -62,7 +62,7 @@ pub(in crate::net) fn transport<P: Packet>(
             let [high, low, checksum_high, checksum_low] = second.to_ne_bytes();
             headers.unsummed = checksum_high == 0 && checksum_low == 0;
             let length = u32::from(u16::from_be_bytes([high, low]));
-            let compared = matches!(part, Part::Packet) && !packet.merged();
+            let compared = matches!(part, Part::Packet) && !packet.is_gso();
             if compared && (length < 8 || matches!(headers.fragment, Fragment::Whole) && length > there) {
                 return Err(Unread::Malformed);
             }

@@ -37,7 +37,7 @@ impl Packet for Bytes<'_> {
     fn length(self) -> u32 {
         u32::try_from(self.0.len()).expect("a packet's length")
     }
-    fn merged(self) -> bool {
+    fn is_gso(self) -> bool {
         false
     }
     fn words<const WORDS: usize>(self, offset: u32) -> Option<[u32; WORDS]> {
@@ -235,7 +235,7 @@ impl<'a> Node for &'a Fake {
     fn rejects_per_second(self) -> u32 {
         self.config.rejects_per_second
     }
-    fn has_sent(self) -> bool {
+    fn is_locally_generated(self) -> bool {
         self.sends
     }
     fn socket(self, tuple: &Tuple) -> Socket {

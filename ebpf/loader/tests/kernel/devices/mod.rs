@@ -10,7 +10,7 @@
 //! | `leftovers` | what earlier loads have left at devices, here and in other namespaces, and how it ends |
 //! | `packets` | packets from a client outside to pods here and elsewhere, and back |
 //! | `replace` | connections go on when a new set of maps takes another's place |
-//! | `twice` | a client of the cluster that reaches one backend twice from one port, by its socket and by a node port |
+//! | `twice` | a client that reaches one backend twice from one port, by its socket and by packets |
 //! | `network` | namespaces and devices for all of these |
 
 mod around;

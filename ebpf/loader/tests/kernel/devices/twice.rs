@@ -1,5 +1,6 @@
-//! A client of another node reaches one backend twice from one port: by a service's own address, which is translated at
-//! its socket, and by the node port of the backend's node, which is translated there.
+//! A client reaches one backend twice from one port: by an address that is translated at its socket, and by one that packet
+//! programs translate. For a client of another node that is the node port of the backend's node; for one of the node itself, any
+//! frontend after translation at sockets was switched off.
 
 use std::{
     fs, io,
@@ -87,6 +88,50 @@ fn one_port_reaches_a_backend_by_its_socket_and_by_a_node_port() {
                     );
                     assert_eq!(seen, [(backend, from), by_node].repeat(ROUNDS), "{which}");
                     assert_eq!(by_node.0, backend, "{which}");
+                }
+            }
+            counted(&datapath, &NEVER);
+        }
+    });
+}
+
+#[test]
+fn a_client_of_the_node_does_not_get_the_tuple_of_a_socket_that_is_connected_to_the_backend() {
+    isolated(|node| {
+        let network = Network::new();
+        Network::routes_all_to_the_client();
+        let mut ports = 40_700..;
+        for mode in MODES {
+            // Nothing is attached to sockets.
+            let mut datapath = open(node, mode);
+            attach(&mut datapath);
+            for family in FAMILIES {
+                announce(&datapath, family);
+                let here = serve(&network.pod, family.pod);
+                let there = serve(&network.remote, family.remote);
+                let [_, vip] = ways(family);
+                for (protocol, (backend, flags)) in [TCP, UDP].into_iter().flat_map(|protocol| {
+                    [(here, backend_flags::LOCAL), (there, 0)].map(|backend| (protocol, backend))
+                }) {
+                    expose(&datapath, family, protocol, 1, Some((backend, flags)));
+                    let from = SocketAddr::new(family.node, ports.next().expect("a port"));
+                    let which = format!("{mode:?}, protocol {protocol}, {from} to {backend}");
+                    // Connected as by a socket program: to the backend itself.
+                    let mut clients = [backend, vip].map(|to| {
+                        again(from, protocol, to).unwrap_or_else(|error| panic!("{which}: {to}: {error}"))
+                    });
+                    for _ in 0..ROUNDS {
+                        let [at_socket, by_packets] = clients
+                            .each_mut()
+                            .map(|client| client.ask().unwrap_or_else(|error| panic!("{which}: {error}")));
+                        assert_eq!(at_socket, (backend, from), "{which}");
+                        assert_eq!(
+                            (by_packets.0, by_packets.1.ip()),
+                            (backend, family.node),
+                            "{which}: the address stays"
+                        );
+                        assert_ne!(by_packets.1.port(), from.port(), "{which}: the port does not");
+                    }
                 }
             }
             counted(&datapath, &NEVER);

@@ -1,4 +1,4 @@
-//! What follows from a call: notes of sockets, whom the kernel reaches, what the client is shown.
+//! What follows from a call: what is noted of sockets, which server the kernel reaches, what the client is shown.
 
 use std::net::IpAddr;
 
@@ -8,11 +8,11 @@ use lb_abi::{
 
 use super::{
     decide::{Fate, Hook, decide, is_node, unspecified},
-    state::{Outcome, Seen, Socket, State},
+    state::{CallResult, Outcome, Socket, State},
 };
 use crate::calls::{
-    place::{Place, is_local, is_served},
-    step::{Bound, Call, Group, Kind, To},
+    named_address::{NamedAddress, is_local, is_served},
+    step::{Bound, Call, Group, SocketKind, To},
 };
 
 /// Most entries of a socket that are removed when it is closed.
@@ -54,7 +54,7 @@ pub fn applies(state: &State, slot: usize, call: Call) -> bool {
     };
     match call {
         Call::Open { .. } | Call::Bind(_) | Call::Close | Call::Peer => true,
-        Call::Connect(_) => socket.kind != Kind::Dual && (!socket.tcp || socket.peer.is_none()),
+        Call::Connect(_) => socket.kind != SocketKind::Dual && (!socket.tcp || socket.peer.is_none()),
         Call::Send { to, .. } => {
             let (address, port) = socket.resolved(&socket.key(to));
             let unheard = is_local(address) && !is_served(address, port, false);
@@ -64,14 +64,14 @@ pub fn applies(state: &State, slot: usize, call: Call) -> bool {
             let heard = |(address, port)| is_served(address, port, false);
             !socket.tcp && socket.peer.is_some_and(heard)
         }
-        Call::Stray { .. } => !socket.tcp && socket.peer.is_none(),
+        Call::Unsolicited { .. } => !socket.tcp && socket.peer.is_none(),
     }
 }
 
 /// Every outcome of a call that is permitted at this time; at least one. Of a new socket the cookie is not known.
 pub fn permitted(state: &State, slot: usize, call: Call, now: u32) -> Vec<Outcome> {
     let unchanged = || Outcome {
-        seen: Seen::default(),
+        seen: CallResult::default(),
         state: state.clone(),
     };
     let open = state.open.get(&slot).copied();
@@ -102,7 +102,7 @@ pub fn permitted(state: &State, slot: usize, call: Call, now: u32) -> Vec<Outcom
             None => outcome.seen.error = Some(ENOTCONN),
             Some(peer) => show(&mut outcome, &socket, peer, Counter::GetpeernameReversed),
         },
-        Call::Stray { from, port, v4 } => {
+        Call::Unsolicited { from, port, v4 } => {
             let v4 = socket.kind.names_v4(v4);
             outcome.seen.received = true;
             show(
@@ -138,13 +138,13 @@ pub fn permitted(state: &State, slot: usize, call: Call, now: u32) -> Vec<Outcom
         }
         Call::Again { asks } => {
             let peer = socket.peer.expect("a call that applies");
-            if socket.kind == Kind::Mapped {
+            if socket.kind == SocketKind::Mapped {
                 // The kernel sends by IPv4, and names the peer to that as a client would.
                 let (address, port) = peer;
                 let key = FrontendKey {
                     address,
                     port: Port::new(port),
-                    ..Group { tcp: false, v4: true }.key(Place::Unspecified, 0)
+                    ..Group { tcp: false, v4: true }.key(NamedAddress::Unspecified, 0)
                 };
                 return each(outcome, &socket, &key, Hook::Sendmsg, now, |outcome, at| {
                     send(outcome, &socket, at, asks);
@@ -263,10 +263,14 @@ fn source(destination: Address) -> Option<Address> {
     if !destination.is_v4() {
         return None;
     }
-    Some(if destination.is_loopback() { Address::LOOPBACK_V4 } else { destination })
+    Some(if destination.is_loopback() {
+        Address::LOOPBACK_V4
+    } else {
+        destination
+    })
 }
 
-/// The kernel sends a datagram; whoever is there answers.
+/// The kernel sends a datagram; a server at that address answers.
 fn send(outcome: &mut Outcome, socket: &Socket, at: (Address, u16), asks: bool) {
     if !is_local(at.0) {
         outcome.seen.error = Some(ENETUNREACH);
@@ -338,9 +342,9 @@ fn close(outcome: &mut Outcome, slot: usize, socket: &Socket) {
 fn bind(mut outcome: Outcome, bound: Bound) -> Outcome {
     let state = &outcome.state;
     let in_node = state.maps.config.node_netns == if bound.pod { state.ids.pod } else { state.ids.node };
-    let v4 = bound.kind != Kind::V6;
+    let v4 = bound.kind != SocketKind::V6;
     let has_node_port = |v4: bool| {
-        let key = Group { tcp: bound.tcp, v4 }.key(Place::Unspecified, bound.port);
+        let key = Group { tcp: bound.tcp, v4 }.key(NamedAddress::Unspecified, bound.port);
         let frontend = state.maps.frontends.get(&key);
         frontend.is_some_and(|frontend| frontend.flags & frontend_flags::TARGET_PORT == 0)
     };

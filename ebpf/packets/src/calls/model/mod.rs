@@ -5,9 +5,9 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `state` | what is read: [`State`]; what is said: [`Outcome`] |
+//! | `state` | what is read: [`State`]; what is returned: [`Outcome`] |
 //! | `decide` | `connect`, `sendmsg`: which backend, refused, left alone |
-//! | `effect` | what follows: what is noted of sockets, whom the kernel reaches, what the client is shown |
+//! | `effect` | what follows: what is noted of sockets, which server the kernel reaches, what the client is shown |
 
 mod decide;
 mod effect;
@@ -15,5 +15,5 @@ mod state;
 
 pub use self::{
     effect::{applies, permitted},
-    state::{Ids, Outcome, Seen, Socket, State},
+    state::{CallResult, Ids, Outcome, Socket, State},
 };

@@ -1,4 +1,4 @@
-//! What the model reads and what it says.
+//! What the model reads, and what it returns.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use lb_abi::{
     Address, Backend, BackendId, Chosen, ChosenKey, Counter, Remembered, ReverseKey, Service, ServiceId,
 };
 
-use crate::{calls::step::Kind, model};
+use crate::{calls::step::SocketKind, model};
 
 /// Numbers that the kernel gives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,7 +60,7 @@ impl State {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Socket {
     /// How it names addresses.
-    pub kind: Kind,
+    pub kind: SocketKind,
     /// TCP, or UDP.
     pub tcp: bool,
     /// In the namespace that is not the node's.
@@ -75,14 +75,14 @@ pub struct Socket {
 
 /// What a client, and the servers, have seen of a call.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Seen {
+pub struct CallResult {
     /// Number of the call's error; `None`: there was none.
     pub error: Option<i32>,
     /// The server that was reached.
     pub server: Option<(Address, u16)>,
     /// Whether something was received by the client.
     pub received: bool,
-    /// The address that the client was shown: of the peer, or of who has sent.
+    /// The address that the client was shown: of the peer, or of the sender.
     pub shown: Option<(Address, u16)>,
     /// What was counted.
     pub counters: BTreeMap<Counter, u64>,
@@ -96,7 +96,7 @@ pub struct Seen {
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// What is seen.
-    pub seen: Seen,
+    pub seen: CallResult,
     /// What is so afterwards.
     pub state: State,
 }

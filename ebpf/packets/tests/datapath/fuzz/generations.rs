@@ -30,7 +30,7 @@ const CHANGES: u32 = 1_000;
 const MEMBERS: u32 = 4;
 /// Ids of backends are used again after so many sets.
 const SETS: u32 = 8;
-/// Changes in a wrong order that are tried, at most, before the test is said to have no teeth. A few microseconds lie
+/// Changes in a wrong order that are tried, at most, before the test fails as one that finds nothing. A few microseconds lie
 /// between the switch and what must not come so early, or so late: a packet must be held up within them, as an
 /// interrupt does.
 const TRIES: u32 = 1_000_000;
@@ -51,7 +51,7 @@ enum Order {
     BackendsAfterSwitch,
 }
 
-/// The backends of a set are told by their ports.
+/// The port of a backend shows which set it is of.
 fn backend(service: ServiceId, set: u32, member: u32) -> (BackendId, Backend) {
     let at = FAMILIES[service as usize - 1].1;
     let id = (service - 1) * SETS * MEMBERS + (set % SETS) * MEMBERS + member + 1;
@@ -200,7 +200,7 @@ impl Stage {
         counts.get(Counter::DroppedHole) + counts.get(Counter::SocketHole)
     }
 
-    /// Sends first packets of new flows until the changes are done; says how many, and of how many sets.
+    /// Sends first packets of new flows until the changes are done; returns how many, and of how many sets.
     fn send(&self) -> Sent {
         let _world = World::enter().unwrap();
         let mut sent = Sent::default();
@@ -220,7 +220,7 @@ impl Stage {
                 let run = self.detached.run(DeviceHook::PodIngress, &input).unwrap();
                 let last = self.switching.load(Ordering::SeqCst);
                 sent.packets += 1;
-                // A hole drops; the counter says so, too.
+                // A hole drops, and is counted.
                 if run.verdict != Verdict::On.number() {
                     sent.dropped += 1;
                     continue;
@@ -242,7 +242,7 @@ impl Stage {
 }
 
 impl Stage {
-    /// Sends packets as fast as can be, until the changes are done; says how many.
+    /// Sends packets as fast as can be, until the changes are done; returns how many.
     fn hammer(&self) -> u64 {
         let _world = World::enter().unwrap();
         let frame = tcp((V4.client, 40_000), (V4.cluster_ip, PORT)).syn().bytes();

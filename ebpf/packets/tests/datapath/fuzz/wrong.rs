@@ -6,7 +6,7 @@ use lb_packets::model::{Input, Observed, Outcome, Read, State, Verdict, expected
 
 use super::support::{CASES, FIRST, run};
 
-/// Found within the cases of the tests, and said after how many.
+/// Found within the cases of the tests; prints after how many.
 fn found(what: &str, model: fn(&State, &Input<'_>, &Observed<'_>) -> Outcome) {
     if !testing::root_or_skip(&testing::current()) {
         return;
@@ -85,7 +85,7 @@ fn a_reply_that_is_not_expected_is_found() {
 fn a_time_limit_of_one_second_more_is_found() {
     found("time limits of a second more", |state, input, observed| {
         let mut younger = state.clone();
-        // Younger ones are not over, and could not be told from what the packet renews.
+        // Younger ones are not over, and would look like what the packet renews.
         let old = |last_seen: u32| input.now.wrapping_sub(last_seen).cast_signed() > 8;
         for flow in younger.flows.values_mut().filter(|flow| old(flow.last_seen)) {
             flow.last_seen = flow.last_seen.wrapping_add(1);
@@ -217,6 +217,24 @@ fn a_closing_flow_that_outlives_a_connection_around_it_is_found() {
                 outcome.flows.clone_from(&state.flows);
             }
             outcome
+        },
+    );
+}
+
+#[test]
+fn a_tuple_that_is_taken_from_a_socket_of_the_node_is_found() {
+    found(
+        "a tuple that is taken from a socket of the node",
+        |state, input, observed| {
+            let mut sockets = input.sockets.clone();
+            // Ports that are allocated stay those of sockets.
+            let is_allocated = |port: lb_abi::Port| port.get() >= state.config.snat_first;
+            sockets.connected.retain(|sent| is_allocated(sent.source_port));
+            let blind = Input {
+                sockets: &sockets,
+                ..input.clone()
+            };
+            expected(state, &blind, observed)
         },
     );
 }

@@ -1,5 +1,5 @@
-//! What the node's own sockets have to do with node ports: a socket may have had a port before it became a node port, and the
-//! kernel picks source ports among them. What is the socket's stays its own.
+//! The node's own sockets at node ports. A socket may have a port from before it was a node port, or the kernel has picked it as a
+//! source port: its packets stay its own.
 
 use lb_abi::{Address, Flow, FrontendKey, TCP, UDP, flow_flags};
 
@@ -14,9 +14,9 @@ use crate::net::{
 /// Whether a packet for a node port at the node's own address is one of a connection that a local socket has. (What leaves for
 /// that address is at the loopback device, and as near to the sockets as what comes in.)
 #[inline(always)]
-pub(super) fn has<N: Node>(node: N, work: &Work) -> bool {
+pub(super) fn receives<N: Node>(node: N, work: &Work) -> bool {
     match work.headers.tuple.protocol {
-        // Whoever opens one means the node port. Of a listening socket, the stack resets what it does not know.
+        // A SYN is for the node port. Of a listening socket, the stack resets what it does not know.
         TCP => {
             work.headers.signals & (SYN | ACK | RST) != SYN
                 && !matches!(node.socket(&work.headers.tuple), Socket::None)
@@ -26,8 +26,8 @@ pub(super) fn has<N: Node>(node: N, work: &Work) -> bool {
     }
 }
 
-/// Notes what a local socket of UDP sends from a node port to somebody who is no service: the answers are its own. (One that is
-/// connected is found by itself; one that is not, only by whom it has sent to.)
+/// Notes what a local UDP socket sends from a node port to a peer that is no service: the answers are its own. (A connected
+/// socket is found by a look-up; one that is not connected, only by the peers that it has sent to.)
 ///
 /// An answer that was on its way when the port became a node port has been taken for a client's datagram. What the socket sends
 /// next ends that flow, whose client would be the Service's for as long as both go on. Other datagrams from there are the Service's
@@ -52,9 +52,9 @@ pub(super) fn note<N: Node>(hook: Hook, node: N, work: &mut Work) {
         return;
     }
     let now = node.now();
-    work.key = tuple.inverse();
+    work.forward_key = tuple.inverse();
     work.flow = Flow {
-        to: work.key,
+        to: work.forward_key,
         seen: 0,
         last_seen: now,
         service: 0,
@@ -64,22 +64,22 @@ pub(super) fn note<N: Node>(hook: Hook, node: N, work: &mut Work) {
         claim: super::claim(node),
     };
     // Looked for first: to write what is there already would cost another connection its entry, where the map is full.
-    match node.flow(&work.key) {
+    match node.flow(&work.forward_key) {
         None => {
-            node.insert(&work.key, &work.flow);
+            node.insert(&work.forward_key, &work.flow);
         }
         Some(there) if there.flags() & flow_flags::OWN != 0 => there.note(0, now),
         Some(there) if allocate::is_over(node, there, UDP, now) => {
-            node.store(&work.key, &work.flow);
+            node.store(&work.forward_key, &work.flow);
         }
-        Some(there) if there.flags() & flow_flags::REPLY == 0 && node.has_sent() => {
-            work.old_reply = there.to().inverse();
-            if let Some(reply) = node.flow(&work.old_reply)
+        Some(there) if there.flags() & flow_flags::REPLY == 0 && node.is_locally_generated() => {
+            work.reply_key = there.to().inverse();
+            if let Some(reply) = node.flow(&work.reply_key)
                 && reply.to() == *tuple
             {
-                node.remove(&work.old_reply);
+                node.remove(&work.reply_key);
             }
-            node.store(&work.key, &work.flow);
+            node.store(&work.forward_key, &work.flow);
         }
         Some(_) => {}
     }

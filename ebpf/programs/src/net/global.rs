@@ -1,6 +1,5 @@
-//! What is verified by itself: functions that are global to the verifier (Linux 5.6), each of which it goes through once
-//! for a program, and not again for every way that leads to it. Their arguments are numbers and the context; everything
-//! else is in the scratch.
+//! Global functions (Linux 5.6): the verifier checks each of them once for a program, and not again for every path that leads to
+//! it. Their arguments are numbers and the context; everything else is in the scratch.
 
 use aya_ebpf::bindings::__sk_buff;
 use lb_flow::net::{self, Answer, Attempt, Hook, Options};

@@ -10,9 +10,9 @@ use crate::world::{V4, V6};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[expect(
     missing_docs,
-    reason = "each is the address of that name of `world::Addresses`, or says it"
+    reason = "each is the address of that name of `world::Addresses`, or describes it"
 )]
-pub enum Place {
+pub enum NamedAddress {
     ClusterIp,
     ClusterIpAlso,
     LoadBalancer,
@@ -34,7 +34,7 @@ pub(super) const SERVED: u16 = 8080;
 /// Where a server of UDP listens, and none of TCP: such a backend resets.
 pub(super) const DEAD: u16 = 8081;
 
-impl Place {
+impl NamedAddress {
     pub(super) const ALL: [Self; 11] = [
         Self::ClusterIp,
         Self::ClusterIpAlso,
@@ -80,7 +80,7 @@ impl Place {
 
 /// Whether a stack of the two namespaces has an address.
 pub(super) fn is_local(address: Address) -> bool {
-    let served = Place::SERVERS
+    let served = NamedAddress::SERVERS
         .iter()
         .any(|place| [true, false].map(|v4| place.address(v4)).contains(&address));
     served || address.is_loopback()
@@ -88,7 +88,7 @@ pub(super) fn is_local(address: Address) -> bool {
 
 /// Whether a server listens there.
 pub(super) fn is_served(address: Address, port: u16, tcp: bool) -> bool {
-    let here = Place::SERVERS
+    let here = NamedAddress::SERVERS
         .iter()
         .any(|place| [true, false].map(|v4| place.address(v4)).contains(&address));
     here && (port == SERVED || (port == DEAD && !tcp))

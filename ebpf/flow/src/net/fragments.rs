@@ -1,7 +1,7 @@
-//! Fragments: the first of a datagram has its ports, and lends them to the others.
+//! Fragments: the first of a datagram has the ports, which FRAGMENTS keeps for the others.
 //!
 //! Those that come before it are held, with their bytes, and come in once more right after it. Both are bounded: a datagram
-//! waits for [`SECONDS`], of one no more than [`MOST_HELD`] are held, of all no more than HELD has room for.
+//! waits for [`SECONDS`], at most [`MOST_HELD`] fragments of it are held, and of all datagrams as many as HELD has room for.
 
 use lb_abi::{FragmentKey, HeldKey, Port, Ports};
 
@@ -23,7 +23,7 @@ pub const MOST_HELD: u32 = 48;
 /// What is known of a fragment's datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub(super) enum Pieces {
+pub(super) enum Datagram {
     /// Its ports, which are now the packet's.
     Known,
     /// Nothing.
@@ -34,7 +34,7 @@ pub(super) enum Pieces {
 
 /// Notes the ports of a first fragment, or finds those of another one.
 #[inline(never)]
-pub(super) fn find<N: Node>(hook: Hook, node: N, work: &mut Work) -> Pieces {
+pub(super) fn find<N: Node>(hook: Hook, node: N, work: &mut Work) -> Datagram {
     let tuple = &mut work.headers.tuple;
     let key = FragmentKey {
         source: tuple.source,
@@ -64,22 +64,22 @@ pub(super) fn find<N: Node>(hook: Hook, node: N, work: &mut Work) -> Pieces {
         };
         node.keep_ports(&key, &ports);
         if there.held == 0 || !hook.inbound() {
-            return Pieces::Known;
+            return Datagram::Known;
         }
         work.held = HeldKey {
             datagram: key,
             number: there.held,
         };
         node.release(work);
-        return Pieces::Held;
+        return Datagram::Held;
     }
     if is_there && there.held == 0 {
         (tuple.source_port, tuple.destination_port) = (there.source, there.destination);
-        return Pieces::Known;
+        return Datagram::Known;
     }
     // Of ICMP nothing is noted that others could wait for; and what leaves this node comes in order.
     if !hook.inbound() || !matches!(work.headers.transport, Transport::Ports) {
-        return Pieces::Unknown;
+        return Datagram::Unknown;
     }
     let number = there.held;
     work.held = HeldKey {
@@ -87,7 +87,7 @@ pub(super) fn find<N: Node>(hook: Hook, node: N, work: &mut Work) -> Pieces {
         number,
     };
     if number >= MOST_HELD || !node.hold(work) {
-        return Pieces::Unknown;
+        return Datagram::Unknown;
     }
     let ports = Ports {
         held: number + 1,
@@ -99,21 +99,21 @@ pub(super) fn find<N: Node>(hook: Hook, node: N, work: &mut Work) -> Pieces {
         // One that is too old; or the first came by another processor in this moment, and the sender sends again.
         return again(node, work, &ports);
     }
-    Pieces::Held
+    Datagram::Held
 }
 
 /// An entry was in the way.
 #[inline(always)]
-fn again<N: Node>(node: N, work: &mut Work, ports: &Ports) -> Pieces {
+fn again<N: Node>(node: N, work: &mut Work, ports: &Ports) -> Datagram {
     match node.ports(&work.held.datagram) {
         Some(there) if there.held == 0 && elapsed(ports.seconds, there.seconds) <= SECONDS => {
             work.headers.tuple.source_port = there.source;
             work.headers.tuple.destination_port = there.destination;
-            Pieces::Known
+            Datagram::Known
         }
         _ => {
             node.keep_ports(&work.held.datagram, ports);
-            Pieces::Held
+            Datagram::Held
         }
     }
 }
