@@ -207,7 +207,7 @@ impl Answerer {
     fn answer(&self) -> Response<Body> {
         let check = self.wanted.borrow().get(&self.name).copied();
         let endpoints = check.map_or(0, |check| check.local_endpoints);
-        let healthy = self.reports.board.healthy();
+        let healthy = self.reports.readiness.is_healthy();
         let code = if healthy && endpoints > 0 {
             StatusCode::OK
         } else {

@@ -40,13 +40,13 @@
 //! (`tests/node/leftovers.rs`).
 pub mod agent;
 pub mod api_access;
-pub mod board;
 pub mod cli;
 pub mod control;
 pub mod datapath;
 pub mod decode;
 pub mod dump;
 pub mod events;
+pub mod feed;
 pub mod findings;
 pub mod folder;
 mod hash;
@@ -63,6 +63,7 @@ pub mod names;
 pub mod plan;
 pub mod pod_network;
 pub mod probe;
+pub mod readiness;
 pub mod reconcile;
 pub mod reflect;
 pub mod relist;

@@ -22,9 +22,8 @@ use tokio::{
 };
 
 use crate::{
-    api_access,
-    board::{Board, Part},
-    model,
+    api_access, model,
+    readiness::{Component, Readiness},
     reports::Reports,
     transport::{Protocol, TransportAddress},
 };
@@ -93,12 +92,12 @@ impl ProbeFlags {
     ///
     /// # Errors
     /// What the kernel said about the listener.
-    pub async fn prober(&self, cgroup: &Path, board: &Board) -> io::Result<Option<Prober>> {
+    pub async fn prober(&self, cgroup: &Path, readiness: &Readiness) -> io::Result<Option<Prober>> {
         let Some(frontend) = self.probe.0 else {
             return Ok(None);
         };
         match api_access::cgroup::covers(cgroup) {
-            Ok(true) => Prober::new(frontend, board).await.map(Some),
+            Ok(true) => Prober::new(frontend, readiness).await.map(Some),
             Ok(false) => {
                 tracing::warn!(
                     cgroup = %cgroup.display(),
@@ -141,9 +140,9 @@ impl Prober {
     ///
     /// # Errors
     /// What the kernel said.
-    pub async fn new(frontend: SocketAddr, board: &Board) -> io::Result<Self> {
-        board.say(
-            Part::Probe,
+    pub async fn new(frontend: SocketAddr, readiness: &Readiness) -> io::Result<Self> {
+        readiness.set_reasons(
+            Component::Probe,
             vec!["the agent's own probe has not been served yet".to_owned()],
         );
         let loopback = match frontend {
@@ -173,7 +172,7 @@ impl Prober {
         })
     }
 
-    /// Probes, once everything else is ready, and tells the board. For ever.
+    /// Probes, once everything else is ready, and tells the readiness. For ever.
     pub async fn run(self, reports: Reports) {
         let Self {
             frontend,
@@ -186,7 +185,10 @@ impl Prober {
                 sleep(pause).await;
                 // Before programs and maps are there it has nothing to say, and the others say that. What lasts
                 // elsewhere (an object that does not fit, an API server that is away) must not keep it from looking.
-                if !reports.board.well(&[Part::Programs, Part::Lists]) {
+                if !reports
+                    .readiness
+                    .are_ready(&[Component::Programs, Component::Lists])
+                {
                     continue;
                 }
                 pause = PERIOD;
@@ -209,7 +211,9 @@ impl Prober {
                     // Not twice in a row yet: what was said before stays.
                     continue;
                 }
-                reports.board.say(Part::Probe, told.into_iter().collect());
+                reports
+                    .readiness
+                    .set_reasons(Component::Probe, told.into_iter().collect());
             }
         };
         tokio::join!(answer(listener, secret), probing);

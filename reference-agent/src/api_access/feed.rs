@@ -1,7 +1,7 @@
 //! Addresses of API servers → events, as names are resolved anew.
 
 use super::ApiServers;
-use crate::{agent::Feed, model::Event};
+use crate::{feed::Feed, model::Event};
 
 impl ApiServers {
     /// Tells of [`addresses`](Self::addresses): [`Event::ApiServers`] at once and whenever they change.

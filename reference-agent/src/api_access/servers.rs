@@ -16,7 +16,7 @@ use super::{
     configured::{Server, resolved, server},
     state::{Remembered, StateFile},
 };
-use crate::{board::Part, reports::Reports};
+use crate::{readiness::Component, reports::Reports};
 
 /// Most addresses that are tried for one connection, and that one name is taken to lead to.
 pub const CANDIDATES: usize = 32;
@@ -189,7 +189,12 @@ impl ApiServers {
 
     /// Tells the board whether the agent is blind, counts who is in use, and keeps names resolved and what is learned
     /// stored. For ever.
-    pub async fn watch(self, Reports { board, metrics, .. }: Reports) {
+    pub async fn watch(
+        self,
+        Reports {
+            readiness, metrics, ..
+        }: Reports,
+    ) {
         loop {
             let candidates = self.candidates().await;
             let answered = self.lock().answered;
@@ -200,7 +205,7 @@ impl ApiServers {
                 metrics.api_server.at([&address.to_string()]).set(used);
             }
             let now = Instant::now();
-            board.say(Part::OwnWay, self.reasons(now));
+            readiness.set_reasons(Component::ApiAccess, self.reasons(now));
             self.store_again(now);
             tokio::time::sleep(LOOK).await;
         }

@@ -11,10 +11,9 @@ use super::{
     source::{Source, SourceFlags},
 };
 use crate::{
-    agent,
     api_access::{Memory, OwnFlags},
     control::{DesiredState as _, Planner},
-    dump,
+    dump, feed,
     host::{self, HostFlags},
     maps::kernel,
     model::{Event, Probe},
@@ -68,7 +67,7 @@ pub(super) async fn plan(plan: &Plan) -> anyhow::Result<bool> {
     let reports = Reports::new(None);
     // No plan is made of ServiceCIDRs.
     let mut feeds = source.feeds(false, &reports);
-    // Where the agent listens for its probe is the kernel's choice at each start: compared is all but that.
+    // The kernel chooses the port of the agent's probe at each start, so that its frontend is not compared.
     let probe = plan.probe.frontend().filter(|_| plan.diff).map(|frontend| {
         let at = TransportAddress {
             protocol: Protocol::Tcp,
@@ -82,7 +81,7 @@ pub(super) async fn plan(plan: &Plan) -> anyhow::Result<bool> {
     });
     let (feed, _host) = host::feed(plan.node.node.clone(), plan.host.options(), probe);
     feeds.push(feed);
-    let (sender, mut events) = agent::queue();
+    let (sender, mut events) = feed::queue();
     let mut tasks = JoinSet::new();
     for feed in feeds {
         tasks.spawn(feed.run(sender.clone()));
@@ -106,7 +105,7 @@ pub(super) async fn plan(plan: &Plan) -> anyhow::Result<bool> {
         "not everything could be listed in {LIST_LIMIT:?}; missing: {}{}",
         missing.join(", "),
         reports
-            .board
+            .readiness
             .reasons()
             .iter()
             .map(|reason| format!("; {reason}"))

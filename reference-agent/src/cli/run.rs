@@ -146,24 +146,24 @@ where
     });
     let mut feeds = source.feeds(!ranges_given, &reports);
     let prober = match run.socket_lb {
-        SocketLb::On => run.probe.prober(&run.cgroup.cgroup, &reports.board).await,
+        SocketLb::On => run.probe.prober(&run.cgroup.cgroup, &reports.readiness).await,
         SocketLb::Off => Ok(None),
     };
     let prober = prober.context("failed to listen for the agent's own probe")?;
     let probe = prober.as_ref().map(Prober::plan).transpose()?;
     workers.extend(prober.map(|prober| prober.run(reports.clone()).boxed()));
     feeds.extend(api_servers.clone().map(ApiServers::feed));
-    let (feed, mut host) = host::feed(run.node.node.clone(), run.host.options(), probe);
+    let (feed, host) = host::feed(run.node.node.clone(), run.host.options(), probe);
     feeds.push(feed);
-    let (worker, plans) = pod_network::worker(&run.pod_network, &host, &reports);
+    let (worker, pod_network) = pod_network::worker(&run.pod_network, &host, &reports);
     workers.push(worker);
-    host.pod_network = plans;
     let parts = agent::Parts {
         desired,
         datapath,
         feeds,
         servers: api_servers,
         host: Some(host),
+        pod_network,
         workers,
         reports,
         listener,

@@ -12,8 +12,8 @@ use kube::{
 use lb_abi::SERVICE_RANGES;
 
 use crate::{
-    agent::Feed,
     api_access::{ApiServers, Memory, OwnFlags},
+    feed::Feed,
     folder::Folder,
     model::Event,
     reflect,

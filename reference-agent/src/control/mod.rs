@@ -58,7 +58,7 @@ pub trait DesiredState: Send {
     /// The plan of one Service.
     fn plan_service(&self, service: ObjectId) -> ServicePlan;
     /// The plan of a Service that may lead to API servers, for whoever remembers where they are.
-    fn plan_of_way(&self, service: ObjectId) -> ServicePlan {
+    fn plan_api_access(&self, service: ObjectId) -> ServicePlan {
         self.plan_service(service)
     }
     /// How large Maglev's tables are; `None`: there are none, or who decorates the planner does not say.

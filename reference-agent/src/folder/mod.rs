@@ -40,11 +40,11 @@ use tokio::{sync::mpsc, task::JoinError};
 
 use self::{collection::Collection, looker::Looker};
 use crate::{
-    agent::{Closed, EventSender, Feed},
-    board::Part,
+    feed::{Closed, EventSender, Feed},
     findings::{Finding, Reason},
     ledger::{Origin, Subject},
     model::Event,
+    readiness::Component,
     reports::Reports,
 };
 
@@ -157,8 +157,8 @@ async fn follow(path: PathBuf, events: EventSender, reports: Reports) -> Closed 
             .err()
             .map(|error| format!("the folder {} can't be read: {error}", path.display()));
         reports
-            .board
-            .say(Part::Source, trouble.into_iter().chain(broken).collect());
+            .readiness
+            .set_reasons(Component::Source, trouble.into_iter().chain(broken).collect());
         if watcher.is_none() {
             watcher = watch(&path, touch.clone());
         }

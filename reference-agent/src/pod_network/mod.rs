@@ -55,11 +55,11 @@ pub use self::{
 };
 use crate::{host::HostWatch, reports::Reports};
 
-/// Where plans go.
+/// The sending end of plans.
 pub type Plans = watch::Sender<Option<Arc<Plan>>>;
 
-/// What keeps the pods' network as it is planned, and what takes the plans; without `--pod-network`, what removes that of
-/// an earlier start.
+/// A worker that keeps the pods' network as planned, and the sender of its plans. Without `--pod-network` it removes
+/// what an earlier start has set.
 pub fn worker(
     flags: &PodNetworkFlags,
     host: &HostWatch,

@@ -29,8 +29,8 @@ use super::{
     routes::{self, Outcome},
 };
 use crate::{
-    board::Part,
     host::{HostWatch, View},
+    readiness::Component,
     reports::Reports,
 };
 
@@ -77,7 +77,9 @@ impl Worker {
         reports: Reports,
     ) -> Self {
         let waiting = "the pod network is not set up yet: the Nodes are not known";
-        reports.board.say(Part::PodNetwork, vec![waiting.to_owned()]);
+        reports
+            .readiness
+            .set_reasons(Component::PodNetwork, vec![waiting.to_owned()]);
         Self {
             node: host.node.clone(),
             conflist: Conflist::new(folder),
@@ -98,7 +100,9 @@ impl Worker {
             self.reports.metrics.pod_network_failures.at([]).inc();
             let trouble =
                 format!("the pod network can't be kept: the kernel's routes can't be read: {error}");
-            self.reports.board.say(Part::PodNetwork, vec![trouble]);
+            self.reports
+                .readiness
+                .set_reasons(Component::PodNetwork, vec![trouble]);
             sleep(delay).await;
             delay = (delay * 2).min(RETRY_LIMIT);
         }
@@ -219,7 +223,9 @@ impl Worker {
     }
 
     fn report(&self, round: &Round, plan: &Plan) {
-        let Reports { board, metrics, .. } = &self.reports;
+        let Reports {
+            readiness, metrics, ..
+        } = &self.reports;
         let Round { troubles, outcome } = round;
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         metrics.pod_routes.at(["planned"]).set(number(plan.routes.len()));
@@ -231,7 +237,7 @@ impl Worker {
             let (changed, there) = (outcome.changed, outcome.there);
             tracing::info!(changed, there, "routes to pods of other nodes");
         }
-        board.say(Part::PodNetwork, troubles.clone());
+        readiness.set_reasons(Component::PodNetwork, troubles.clone());
     }
 }
 
@@ -254,14 +260,16 @@ pub(crate) async fn clear(node: String, folder: PathBuf, reports: Reports) {
                         "an earlier start gave pods their network, this one does not"
                     );
                 }
-                reports.board.say(Part::PodNetwork, Vec::new());
+                reports.readiness.set_reasons(Component::PodNetwork, Vec::new());
                 return;
             }
             Err(error) => {
                 reports.metrics.pod_network_failures.at([]).inc();
                 let trouble =
                     format!("what an earlier start with --pod-network has left is still there: {error}");
-                reports.board.say(Part::PodNetwork, vec![trouble]);
+                reports
+                    .readiness
+                    .set_reasons(Component::PodNetwork, vec![trouble]);
             }
         }
         sleep(delay).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::core::Status;
 
-use crate::agent::Closed;
+use crate::feed::Closed;
 
 /// Why a list or watch ended.
 #[derive(Debug, thiserror::Error)]

@@ -24,7 +24,7 @@
 //! # Bounds
 //! [`RETRY_LIMIT`] between tries, behind an answer that the client may hold back for [`RETRY_AFTER_LIMIT`](crate::api_access::RETRY_AFTER_LIMIT), [`WATCH_LIMIT`] for one watch, [`WATCH_LEAST`] for one that brings
 //! nothing, [`STREAM_LIMIT`] for an API server that says nothing
-//! during a streamed list, [`PAGE`] objects in a page, [`EVENTS`](crate::agent::EVENTS) in the queue to the control loop, which slows the watches down when it is full.
+//! during a streamed list, [`PAGE`] objects in a page, [`EVENTS`](crate::feed::EVENTS) in the queue to the control loop, which slows the watches down when it is full.
 
 mod ended;
 mod raw;
@@ -39,10 +39,11 @@ use serde_json::Value;
 pub use self::watch::reflect;
 pub(crate) use self::watch::triggered;
 use crate::{
-    agent::Feed,
     decode::{self, Decoded, Defect},
+    feed::Feed,
     model::{Node, Service, ServiceCidr, Slice},
     names::ObjectName,
+    readiness::WATCH_SILENCE_LIMIT,
     relist::Object,
     reports::Reports,
 };
@@ -55,9 +56,10 @@ pub const RETRY_LIMIT: Duration = Duration::from_secs(5);
 pub const WATCH_LIMIT: Duration = Duration::from_secs(60);
 /// A watch that ends earlier, and has brought nothing, has failed: the next one comes after a delay.
 pub const WATCH_LEAST: Duration = Duration::from_secs(1);
-/// With nothing of a kind for longer than this, no event and no regular end of a watch, `/readyz` says so. One watch, and
-/// a pause that an API server may take for a restart.
-pub const HEARD_LIMIT: Duration = WATCH_LIMIT.saturating_add(Duration::from_secs(30));
+const _: () = assert!(
+    WATCH_SILENCE_LIMIT.as_secs() > WATCH_LIMIT.as_secs(),
+    "a quiet watch is ready"
+);
 /// A streamed list that is not complete and brings nothing for this long is given up for a paged one.
 pub const STREAM_LIMIT: Duration = Duration::from_secs(10);
 /// Objects in one page of a list: client-go's default.

@@ -22,8 +22,8 @@ use super::{
     raw::Raw,
 };
 use crate::{
-    agent::{Closed, EventSender},
     decode::Defect,
+    feed::{Closed, EventSender},
     findings::Finding,
     ledger::{Origin, Subject},
     model::{Event, Kind},
@@ -125,7 +125,7 @@ impl<T: Reflected> Reflector<T> {
             self.streams = Streams::No;
             return;
         }
-        self.reports.board.list_fails(T::KIND, ended.to_string());
+        self.reports.readiness.watch_failed(T::KIND, ended.to_string());
         let list = ended.needs_list();
         if list {
             self.version = None;
@@ -284,14 +284,18 @@ impl<T: Reflected> Reflector<T> {
     fn heard(&mut self) {
         self.delay = RETRY_FIRST;
         self.credit = true;
-        self.reports.board.heard(T::KIND, time::Instant::now());
+        self.reports
+            .readiness
+            .watch_answered(T::KIND, time::Instant::now());
     }
 
     /// It has accepted a watch, which may be quiet. Once: one that accepts, and brings not even the watch's end, is
     /// silent however often it does.
     fn answered(&mut self) {
         if std::mem::take(&mut self.credit) {
-            self.reports.board.heard(T::KIND, time::Instant::now());
+            self.reports
+                .readiness
+                .watch_answered(T::KIND, time::Instant::now());
         }
     }
 

@@ -36,7 +36,7 @@ struct Queue {
 
 impl Departures {
     /// Takes backends and frontends; never waits.
-    pub fn tell(&self, departed: Bounded<Departed>, moved: Bounded<MovedFrontend>) {
+    pub fn send(&self, departed: Bounded<Departed>, moved: Bounded<MovedFrontend>) {
         if departed.is_empty() && moved.is_empty() {
             return;
         }

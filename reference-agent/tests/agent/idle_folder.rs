@@ -28,7 +28,7 @@ async fn a_file_that_cannot_be_read_is_tried_once_in_every_poll() {
     told.synced().await;
     told.write("2.yaml", "{");
     let begin = Instant::now();
-    while told.reports.board.reasons().is_empty() {
+    while told.reports.readiness.reasons().is_empty() {
         assert!(begin.elapsed() < LIMIT, "the file is not named");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

@@ -42,7 +42,7 @@ const UNSAFE: [&str; 4] = ["ebpf/loader", "ebpf/programs", "suites/cluster", "su
 const AYA: [&str; 1] = ["ebpf/loader"];
 
 /// Crates with modules that import each other in a circle. None is added.
-const TANGLED: [&str; 8] = [
+const TANGLED: [&str; 7] = [
     "existing",
     "faults",
     "harness",
@@ -50,7 +50,6 @@ const TANGLED: [&str; 8] = [
     "lab",
     "lab-apiserver",
     "lb-loader",
-    "reference-agent",
 ];
 
 /// Folders of sources.

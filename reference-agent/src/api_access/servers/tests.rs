@@ -1,7 +1,7 @@
 //! Which addresses there are, and in which order they are tried.
 
 use super::*;
-use crate::{agent, model::Event};
+use crate::{feed, model::Event};
 
 fn at(text: &str) -> SocketAddr {
     text.parse().expect("an address")
@@ -142,7 +142,7 @@ async fn a_name_that_is_not_resolved_leads_where_it_led_before_whatever_others_d
 #[tokio::test]
 async fn what_a_name_is_resolved_to_is_followed() {
     let servers = servers("https://localhost:6443", &[], None).await;
-    let (sender, mut events) = agent::queue();
+    let (sender, mut events) = feed::queue();
     let _feeding = tokio::spawn(servers.clone().feed().run(sender));
     let mut told = async || match events.recv().await.expect("it goes on").event {
         Event::ApiServers(addresses) => addresses,
