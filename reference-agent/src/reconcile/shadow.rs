@@ -41,7 +41,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Shadow<M> {
     maps: M,
-    /// How many entries were put or deleted, or were to be.
+    /// How many entries were put or deleted; failures included.
     writes: u64,
     /// Maps, in the order of [`Map::ALL`], of which memory was freed since the last barrier.
     freed: [bool; Map::ALL.len()],
@@ -116,7 +116,7 @@ impl<M: LbMaps> Shadow<M> {
         self.maps
     }
 
-    /// How many entries were put or deleted, or were to be; ranges of service ports excepted.
+    /// How many entries were put or deleted; failures included.
     pub(super) const fn writes(&self) -> u64 {
         self.writes
     }
@@ -755,6 +755,7 @@ impl<M: LbMaps> Shadow<M> {
         if let Some(record) = self.records.get_mut(&id)
             && !record.sources().contains(&key)
         {
+            self.writes += 1;
             self.maps.put_source(key)?;
             record.source_put(key);
         }
