@@ -55,6 +55,12 @@ pub(crate) fn measure(services: usize, backends: usize) -> anyhow::Result<Vec<Ro
     );
     drop(planned);
     let (longest, whole) = audit(&mut control)?;
+    drop(control);
+    let begin = Instant::now();
+    let mut adopting = place.control()?;
+    let read = begin.elapsed();
+    let again = fill(&mut adopting, services, backends)?;
+    drop(adopting);
 
     let seconds = |part: Duration| part.as_secs_f64();
     let path = seconds(parts.model + parts.write);
@@ -68,6 +74,9 @@ pub(crate) fn measure(services: usize, backends: usize) -> anyhow::Result<Vec<Ro
         seconds(plan),
         "s",
     );
+    let restart = seconds(read + again.model + again.write);
+    rows.add("restart that adopts the maps: the same path", restart, "s");
+    rows.add("  of which reading the maps, before the first event", seconds(read), "s");
     rows.add("decode (from parsed JSON), before", seconds(parts.decode), "s");
     rows.add("plain hash maps, filled and walked", seconds(plain), "s");
     rows.add("ratio of the path to plain hash maps", path / seconds(plain), "");
