@@ -152,7 +152,7 @@ impl<B: DesiredState, M: LbMaps> Control<B, M> {
         let mut notes = Vec::new();
         let ledger = &self.ledger;
         // Whoever comes first takes over what an earlier start has left, and of these it is the agent's own way.
-        let ways: BTreeSet<ObjectId> = desired.model().way_owners().collect();
+        let ways: BTreeSet<ObjectId> = desired.model().api_frontend_owners().collect();
         let first = ways.iter().filter(|way| services.contains(way));
         let rest = services.iter().filter(|service| !ways.contains(service));
         let plans = first.chain(rest).map(|&service| {
