@@ -61,7 +61,7 @@ const QUESTIONS: usize = 4;
 pub enum AgentError {
     /// The health endpoint's address is not available.
     #[error(
-        "failed to listen on {address} for /healthz, /readyz and /metrics: {source}; is another agent running, or should --listen be another address?"
+        "failed to listen on {address} for /healthz, /readyz and /metrics; is another agent running, or should --listen be another address?"
     )]
     Listen {
         /// The address.
@@ -70,16 +70,16 @@ pub enum AgentError {
         source: std::io::Error,
     },
     /// The health endpoint failed.
-    #[error("failed to serve /healthz and /readyz: {0}")]
+    #[error("failed to serve /healthz and /readyz")]
     Serve(#[source] std::io::Error),
     /// The maps can't be read.
-    #[error("failed to adopt the maps: {0}")]
+    #[error("failed to adopt the maps")]
     Adopt(#[from] MapError),
     /// The maps of flows and sockets can't be opened.
-    #[error("failed to open the maps of flows and sockets: {0}")]
+    #[error("failed to open the maps of flows and sockets")]
     Connections(#[from] LoaderError),
     /// A task panicked.
-    #[error("a part of the agent ended: {0}")]
+    #[error("a task of the agent ended")]
     Panicked(#[from] JoinError),
 }
 

@@ -91,7 +91,7 @@ impl ProbeFlags {
     /// sockets are not seen by the programs there, which is said.
     ///
     /// # Errors
-    /// What the kernel said about the listener.
+    /// The kernel's error about the listener.
     pub async fn prober(&self, cgroup: &Path, readiness: &Readiness) -> io::Result<Option<Prober>> {
         let Some(frontend) = self.probe.0 else {
             return Ok(None);
@@ -139,7 +139,7 @@ impl Prober {
     /// Listens on loopback, at a port of the kernel's choice. Until the first probe has been served, the board says so.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     pub async fn new(frontend: SocketAddr, readiness: &Readiness) -> io::Result<Self> {
         readiness.set_reasons(
             Component::Probe,

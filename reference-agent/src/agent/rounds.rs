@@ -211,7 +211,10 @@ impl<B: DesiredState, D: Datapath> Rounds<B, D> {
         let Some(servers) = &self.servers else { return };
         let (desired, model) = (self.control.desired(), self.control.desired().model());
         let Some(id) = model.id(service) else { return };
-        if model.service(id).is_some_and(|service| servers.may_be(service)) {
+        if model
+            .service(id)
+            .is_some_and(|service| servers.may_serve_api(service))
+        {
             servers.learn_from(service, &desired.plan_api_access(id));
         }
     }

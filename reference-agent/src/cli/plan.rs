@@ -11,7 +11,7 @@ use super::{
     source::{Source, SourceFlags},
 };
 use crate::{
-    api_access::{Memory, OwnFlags},
+    api_access::{ApiAccessFlags, StateAccess},
     control::{DesiredState as _, Planner},
     dump, feed,
     host::{self, HostFlags},
@@ -42,7 +42,7 @@ pub struct Plan {
     #[command(flatten, next_help_heading = "Source of objects")]
     source: SourceFlags,
     #[command(flatten, next_help_heading = "The agent's own way to the API server")]
-    own: OwnFlags,
+    own: ApiAccessFlags,
     #[command(flatten, next_help_heading = "Addresses and devices of this node")]
     host: HostFlags,
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub struct Plan {
 /// Whether nothing differs.
 #[tokio::main]
 pub(super) async fn plan(plan: &Plan) -> anyhow::Result<bool> {
-    let source = plan.source.open(&plan.own, Memory::Read).await?;
+    let source = plan.source.open(&plan.own, StateAccess::ReadOnly).await?;
     let perspective = Perspective {
         node: plan.node.node.clone(),
         selection: plan.node.backend_selection,

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     agent,
-    api_access::{ApiServers, Memory, OwnFlags},
+    api_access::{ApiAccessFlags, ApiServers, StateAccess},
     control::{DesiredState, Planner},
     datapath::{Datapath, KernelDatapath},
     events,
@@ -41,7 +41,7 @@ pub struct Run {
     #[command(flatten, next_help_heading = "Source of objects")]
     source: SourceFlags,
     #[command(flatten, next_help_heading = "The agent's own way to the API server")]
-    own: OwnFlags,
+    own: ApiAccessFlags,
     #[command(flatten, next_help_heading = "Addresses and devices of this node")]
     host: HostFlags,
     #[command(flatten, next_help_heading = "The network of pods")]
@@ -103,7 +103,7 @@ where
         "starting"
     );
     // All that can be wrong with the configuration is found before the datapath is touched.
-    let source = run.source.open(&run.own, Memory::Kept).await?;
+    let source = run.source.open(&run.own, StateAccess::ReadWrite).await?;
     let service_ranges = run.source.service_ranges()?;
     let shutdown = CancellationToken::new();
     end_on_signal(shutdown.clone()).context("failed to wait for signals")?;

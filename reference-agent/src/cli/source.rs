@@ -12,7 +12,7 @@ use kube::{
 use lb_abi::SERVICE_RANGES;
 
 use crate::{
-    api_access::{ApiServers, Memory, OwnFlags},
+    api_access::{ApiAccessFlags, ApiServers, StateAccess},
     feed::Feed,
     folder::Folder,
     model::Event,
@@ -82,14 +82,14 @@ impl SourceFlags {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) async fn open(&self, own: &OwnFlags, memory: Memory) -> anyhow::Result<Source> {
+    pub(super) async fn open(&self, own: &ApiAccessFlags, access: StateAccess) -> anyhow::Result<Source> {
         if let Some(path) = &self.from {
             let folder = Folder::open(path)
                 .with_context(|| format!("failed to read the folder {} of --from", path.display()))?;
             return Ok(Source::Folder(folder));
         }
         let config = self.config().await?;
-        let servers = own.servers(&config, memory).await?;
+        let servers = own.servers(&config, access).await?;
         let client = servers.client(&config)?;
         Ok(Source::Api { servers, client })
     }

@@ -51,6 +51,7 @@ mod snapshot;
 mod view;
 mod watch;
 
+pub(crate) use self::watch::NetlinkError;
 pub use self::{
     feed::{HostWatch, feed},
     flags::HostFlags,

@@ -46,11 +46,12 @@ pub enum MapError {
 /// An operation on many entries that ended early: in their order, the first `done` were carried out, the next one
 /// failed, and nothing was tried of the rest.
 #[derive(Debug, thiserror::Error)]
-#[error("after {done} entries: {error}")]
+#[error("failed after {done} entries")]
 pub struct Partial {
     /// How many were carried out.
     pub done: usize,
-    /// What became of the next one.
+    /// Why the next one failed.
+    #[source]
     pub error: MapError,
 }
 

@@ -71,7 +71,7 @@ impl Masquerade {
     /// meanwhile is masqueraded if both say so. Whoever is killed between leaves a table of which the next one goes on.
     ///
     /// # Errors
-    /// What the kernel says; a table is there that says this or what it said before.
+    /// The kernel's error; a table is there that says this or what it said before.
     pub fn write(&self) -> io::Result<Written> {
         let before = generation()?;
         let mut next = Batch::new();
@@ -114,7 +114,7 @@ impl Masquerade {
     /// Whether a table of ours is there.
     ///
     /// # Errors
-    /// What the kernel says. One without nf_tables has no table.
+    /// The kernel's error. A kernel without nf_tables has no table.
     pub fn is_there() -> io::Result<bool> {
         Ok(has(NAME)? || has(NEXT)?)
     }
@@ -122,7 +122,7 @@ impl Masquerade {
     /// Removes the tables, and says whether one was there.
     ///
     /// # Errors
-    /// What the kernel says. One without nf_tables has no table.
+    /// The kernel's error. A kernel without nf_tables has no table.
     pub fn remove() -> io::Result<bool> {
         let mut removed = false;
         for table in [NEXT, NAME] {
@@ -152,7 +152,7 @@ impl Written {
     /// Whether nobody has changed any rule of the network namespace since.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn stands(&self) -> io::Result<bool> {
         Ok(generation()? == self.generation)
     }

@@ -47,10 +47,10 @@ use tokio::sync::watch;
 
 pub use self::{
     conflist::Conflist,
-    flags::{CniFolder, PodNetworkFlags, remove},
+    flags::{CniFolder, PodNetworkFlags, RemoveError, RemoveErrors, remove},
     masquerade::Masquerade,
     plan::{Hop, Plan, plan},
-    routes::PROTOCOL,
+    routes::{PROTOCOL, RoutesError},
     worker::{AUDIT, Worker},
 };
 use crate::{host::HostWatch, reports::Reports};

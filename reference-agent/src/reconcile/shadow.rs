@@ -1,7 +1,7 @@
-//! The shadow of the maps: what the agent believes to be in each of them, and the only way to write them.
+//! The shadow of the maps: the entries that the agent has written, and the only way to write them.
 //!
-//! Every operation writes a map and notes what succeeded. So the shadow and the maps differ only by what others do to
-//! the maps, which the audit compares.
+//! Every operation writes a map and notes what succeeded. So the shadow and the maps differ only by writes of other
+//! programs, which the audit finds.
 //!
 //! # Invariants
 //! - A hash map gives the memory of a replaced or deleted entry to the next put at once, where a program that found
@@ -51,14 +51,14 @@ pub(super) struct Shadow<M> {
     frontends: HashMap<FrontendKey, Frontend>,
     /// How many entries SLOTS has.
     slots: usize,
-    /// Entries of SLOTS that are no longer, or not yet, or never were current.
+    /// Entries of SLOTS that are not current, and not about to be.
     slots_to_delete: BTreeMap<SlotKey, BackendId>,
-    /// Entries of SOURCES that say which clients are of the cluster.
+    /// Entries of SOURCES with the ranges of the cluster's clients.
     clients: BTreeSet<SourceKey>,
-    /// Entries of SOURCES that no frontend uses any more, or of clients that are not of the cluster any more.
+    /// Entries of SOURCES that are not used any more.
     sources_to_delete: BTreeSet<SourceKey>,
-    /// Numbers that a frontend has left since their service ports were written: maybe no frontend uses their ranges
-    /// and members. A port is written before another one takes its frontend, and long before if that fails at first.
+    /// Numbers that a frontend has left since their service ports were written. Maybe no frontend uses their ranges and
+    /// members any more.
     unreferenced: BTreeSet<ServiceId>,
     /// Numbers without a service port, to be removed.
     retired: BTreeSet<ServiceId>,
@@ -111,7 +111,7 @@ impl<M: LbMaps> Shadow<M> {
         &mut self.maps
     }
 
-    /// Gives the maps back.
+    /// Returns the maps.
     pub(super) fn into_maps(self) -> M {
         self.maps
     }
@@ -431,7 +431,7 @@ impl<M: LbMaps> Shadow<M> {
         self.record(id).is_some_and(|record| record.frontends() == 0)
     }
 
-    /// Lets all slots and ranges of a removable number go.
+    /// Marks all slots and ranges of a removable number for deletion.
     pub(super) fn empty_number(&mut self, id: ServiceId) {
         if let Some(record) = self.records.get_mut(&id) {
             self.slots_to_delete.extend(record.take_current(id));
@@ -572,7 +572,7 @@ impl<M: LbMaps> Shadow<M> {
         self.slots_to_delete.range(first..=last).next().is_some()
     }
 
-    /// Lets the members of a number go, which no frontend reads.
+    /// Marks the members of a number, which no frontend reads, for deletion.
     pub(super) fn drop_members(&mut self, id: ServiceId) {
         if let Some(record) = self.records.get_mut(&id) {
             self.slots_to_delete.extend(record.take_members(id));
@@ -725,13 +725,12 @@ impl<M: LbMaps> Shadow<M> {
         }
     }
 
-    /// The set of a number has been written for a service port, which lets ranges and members go that no frontend
-    /// uses.
+    /// The set of a number has been written for a service port, which then drops unused ranges and members itself.
     pub(super) fn set_written(&mut self, id: ServiceId) {
         self.unreferenced.remove(&id);
     }
 
-    /// Lets ranges and members go that no frontend uses, of numbers that frontends have left.
+    /// Marks ranges and members that no frontend uses for deletion, of numbers that frontends have left.
     pub(super) fn release_unreferenced(&mut self) {
         for id in std::mem::take(&mut self.unreferenced) {
             let Some(record) = self.records.get_mut(&id) else {
@@ -762,14 +761,14 @@ impl<M: LbMaps> Shadow<M> {
         Ok(())
     }
 
-    /// Lets all other ranges of clients of a number go.
+    /// Marks all other ranges of clients of a number for deletion.
     pub(super) fn drop_ranges_but(&mut self, id: ServiceId, wanted: &BTreeSet<SourceKey>) {
         if let Some(record) = self.records.get(&id) {
             self.sources_to_delete.extend(record.sources().difference(wanted));
         }
     }
 
-    /// Puts the ranges of the cluster's clients, until one fails, and lets others go.
+    /// Puts the ranges of the cluster's clients, until one fails, and marks others for deletion.
     pub(super) fn put_clients(&mut self, wanted: BTreeSet<SourceKey>) -> Result<(), MapError> {
         self.sources_to_delete.extend(self.clients.difference(&wanted));
         // All of them, before the first that does not fit.
@@ -826,7 +825,7 @@ impl<M: LbMaps> Shadow<M> {
         self.slots_to_delete.contains_key(key)
     }
 
-    /// Those whose slots are complete; the others will be replaced.
+    /// Entries whose slots are complete; the others will be replaced.
     pub(super) fn services(&self) -> impl Iterator<Item = (ServiceId, Service)> {
         let records = self.records.iter();
         records
@@ -846,7 +845,7 @@ impl<M: LbMaps> Shadow<M> {
         })
     }
 
-    /// Those that are not to be deleted.
+    /// Entries that are not to be deleted.
     pub(super) fn sources(&self) -> impl Iterator<Item = (SourceKey, u32)> {
         let ranges = self.records.values().flat_map(Record::sources);
         ranges
@@ -981,12 +980,12 @@ impl<M: LbMaps> Shadow<M> {
     }
 }
 
-/// How many of so many entries an operation was carried out on.
+/// How many of the entries of an operation were written.
 fn done(result: &Result<(), Partial>, all: usize) -> usize {
     result.as_ref().map_or_else(|partial| partial.done, |()| all)
 }
 
-/// Carries an operation out on all keys, passing over those that fail, and returns those that did not.
+/// Runs an operation on all keys, and skips those that fail. The result: the keys that did not.
 fn all_but_failed<K: Copy>(
     keys: &[K],
     errors: &mut Vec<MapError>,

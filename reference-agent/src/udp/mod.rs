@@ -54,43 +54,43 @@ pub trait Connections: Send {
     /// Removes the entries of FLOWS that are to go, and says how many.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     fn end_flows(&mut self, goes: &mut dyn FnMut(&Tuple, &Flow) -> bool) -> Result<usize, LoaderError>;
 
     /// Removes the entries of CHOSEN that are to go.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     fn end_choices(&mut self, goes: &mut dyn FnMut(&ChosenKey, &Chosen) -> bool) -> Result<(), LoaderError>;
 
     /// Shows which sockets were sent where: REVERSE, in no order.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     fn sockets(&mut self, show: &mut dyn FnMut(&ReverseKey, &Remembered)) -> Result<(), LoaderError>;
 
     /// The frontends that there are.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     fn frontends(&mut self) -> Result<Vec<(FrontendKey, Frontend)>, LoaderError>;
 
     /// The addresses of frontends and of the node.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     fn addresses(&mut self) -> Result<Vec<(Address, u32)>, LoaderError>;
 
     /// The backends that there are.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     fn backends(&mut self) -> Result<Vec<(BackendId, Backend)>, LoaderError>;
 
     /// Ends the connections of those of these sockets that are connected to a backend, in every network namespace, and
     /// says how many.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     fn end_sockets(&mut self, backend: SocketAddr, cookies: &HashSet<u64>) -> Result<usize, LoaderError>;
 }
