@@ -13,7 +13,7 @@ pub struct ApiAccessFlags {
     /// A further address of the API server, such as https://10.0.0.1:6443; may be given several times
     ///
     /// All addresses are tried for each connection, beginning with the kubeconfig's: the next one as soon as one has
-    /// failed, or has not answered for a quarter of a second. Whoever answers must have the certificate of the
+    /// failed, or has not answered for a quarter of a second. The server must have a certificate for the
     /// kubeconfig's host. Endpoints of the API server's Service that the agent has seen are tried, too, and need not be
     /// named here.
     #[arg(long = "api-server", value_name = "URL")]

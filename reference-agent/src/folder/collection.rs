@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     malformed,
-    read::{Contents, Found, ReadError},
+    read::{Contents, FileObject, ReadError},
 };
 use crate::{
     findings::Finding,
@@ -39,7 +39,7 @@ pub(super) struct Update {
 pub(super) struct Collection {
     files: BTreeMap<PathBuf, File>,
     /// The objects that the last events were about.
-    sent: BTreeMap<(Kind, ObjectName), Found>,
+    sent: BTreeMap<(Kind, ObjectName), FileObject>,
     /// Subjects that had findings at the last update.
     read: BTreeSet<Subject>,
     chosen: BTreeSet<Subject>,
@@ -101,7 +101,7 @@ impl Collection {
     /// The changes since the last update.
     pub(super) fn update(&mut self) -> Update {
         let mut update = Update::default();
-        let mut counts: BTreeMap<(Kind, ObjectName), (&Path, &Found)> = BTreeMap::new();
+        let mut counts: BTreeMap<(Kind, ObjectName), (&Path, &FileObject)> = BTreeMap::new();
         let mut read: BTreeMap<Subject, Vec<Finding>> = BTreeMap::new();
         let mut chosen: BTreeMap<Subject, Vec<Finding>> = BTreeMap::new();
         for (path, file) in &self.files {
@@ -185,7 +185,7 @@ fn differences(
     over.into_iter().chain(now).collect()
 }
 
-fn deleted(found: &Found) -> Event {
+fn deleted(found: &FileObject) -> Event {
     let name = found.name.clone();
     match found.kind {
         Kind::Service => Event::ServiceDeleted(name),

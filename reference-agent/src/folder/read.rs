@@ -15,7 +15,7 @@ use crate::{
 
 /// An object in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FileObject {
     pub(super) kind: Kind,
     pub(super) name: ObjectName,
     pub(super) event: Event,
@@ -26,7 +26,7 @@ pub(super) struct Found {
 /// The contents of a file.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
-    pub(super) objects: Vec<Found>,
+    pub(super) objects: Vec<FileObject>,
     /// About objects without a name or a kind.
     pub(super) findings: Vec<Finding>,
     /// Kinds of the other objects.
@@ -133,7 +133,7 @@ fn decode<T: Reflected>(object: &Value, place: &str, contents: &mut Contents) {
         Ok(Decoded {
             object: read,
             defects,
-        }) => contents.objects.push(Found {
+        }) => contents.objects.push(FileObject {
             kind: T::KIND,
             name: read.name(),
             event: read.applied(),

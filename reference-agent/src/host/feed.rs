@@ -1,4 +1,4 @@
-//! Snapshots → events and devices, as they change.
+//! Snapshots → events and views, as they change.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 

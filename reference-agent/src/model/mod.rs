@@ -1,4 +1,4 @@
-//! What the API says, as far as the datapath needs it. No Kubernetes types, no eBPF types.
+//! The API's objects, as far as the datapath needs them. No Kubernetes types, no eBPF types.
 //!
 //! ```text
 //! watches ─▶ relist ─▶ Event ─▶ Model::apply ─▶ Dirty: the Services to be planned again
@@ -17,7 +17,7 @@
 //! | `address_users`, `pool` | addresses and the Services that use them; equal texts in memory once |
 //!
 //! # Guarantees
-//! - Objects are told apart by their (namespace, name), compared whole; EndpointSlices belong to the Service of their
+//! - Objects are identified by (namespace, name), compared whole; EndpointSlices belong to the Service of their
 //!   namespace that their label `kubernetes.io/service-name` names, whether or not it exists.
 //! - An event about a Service or a slice marks its Service, even if nothing that matters has changed: reconciliation is
 //!   level triggered. An event about this machine marks the node itself. So does one about a Node whose addresses, or
@@ -92,7 +92,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Takes an event; the result names the Services whose plan may differ from before.
+    /// Applies an event. The result: the Services whose plan may have changed.
     pub fn apply(&mut self, event: Event) -> Dirty {
         let mut dirty = Dirty::new();
         match event {

@@ -20,7 +20,7 @@ pub struct PodNetworkFlags {
     ///
     /// Writes a configuration of the CNI plugins ptp, host-local and portmap for this node's podCIDRs, sets routes to those
     /// of other nodes by their InternalIPs, which have to be on the same link, and lets what pods send out of the cluster
-    /// come from this node's address. Where somebody else's configuration is there, nothing is set, and /readyz names it.
+    /// come from this node's address. If another owner's configuration exists, nothing is set, and /readyz names it.
     /// Without this option a start removes what an earlier one with it has set.
     #[arg(long)]
     pub pod_network: bool,

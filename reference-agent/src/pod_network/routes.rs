@@ -52,14 +52,14 @@ pub(super) struct Outcome {
 }
 
 /// A route of the kernel.
-struct Found {
+struct KernelRoute {
     to: IpNet,
     gateway: Option<IpAddr>,
     device: Option<u32>,
     message: RouteMessage,
 }
 
-impl Found {
+impl KernelRoute {
     fn is_ours(&self) -> bool {
         self.message.header.protocol == RouteProtocol::from(PROTOCOL)
     }
@@ -113,7 +113,7 @@ pub(super) async fn reconcile(
             }
             Err(error) => {
                 let others = found.iter().filter(|route| route.to == *to && !route.is_ours());
-                let others: Vec<&Found> = others.collect();
+                let others: Vec<&KernelRoute> = others.collect();
                 if others.iter().any(|route| route.gateway == Some(*gateway)) {
                     // Another owner's route does the same.
                     outcome.there += 1;
@@ -147,7 +147,13 @@ pub(super) fn is_ours(route: &RouteMessage) -> bool {
     route.header.protocol == RouteProtocol::from(PROTOCOL)
 }
 
-fn trouble(to: IpNet, gateway: IpAddr, node: &str, error: &rtnetlink::Error, others: &[&Found]) -> String {
+fn trouble(
+    to: IpNet,
+    gateway: IpAddr,
+    node: &str,
+    error: &rtnetlink::Error,
+    others: &[&KernelRoute],
+) -> String {
     let begin = format!("pods of the node {node} in {to} can't be reached");
     match others.first() {
         Some(other) => {
@@ -196,7 +202,7 @@ fn message(to: IpNet, gateway: IpAddr) -> RouteMessage {
     }
 }
 
-async fn list(handle: &Handle) -> Result<Vec<Found>, rtnetlink::Error> {
+async fn list(handle: &Handle) -> Result<Vec<KernelRoute>, rtnetlink::Error> {
     let mut found = Vec::new();
     for family in [
         RouteMessageBuilder::<Ipv4Addr>::new().build(),
@@ -211,7 +217,7 @@ async fn list(handle: &Handle) -> Result<Vec<Found>, rtnetlink::Error> {
 }
 
 /// `None`: it is not of the main table, or no ordinary route.
-fn read(message: RouteMessage) -> Option<Found> {
+fn read(message: RouteMessage) -> Option<KernelRoute> {
     let header = &message.header;
     let family = match header.address_family {
         AddressFamily::Inet => Family::V4,
@@ -236,7 +242,7 @@ fn read(message: RouteMessage) -> Option<Found> {
             _ => {}
         }
     }
-    Some(Found {
+    Some(KernelRoute {
         to: IpNet::new(to, header.destination_prefix_length).ok()?,
         gateway,
         device,

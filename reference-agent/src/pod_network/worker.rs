@@ -122,7 +122,8 @@ impl Worker {
             let now = Instant::now();
             if now >= audit {
                 // If that can't be read, writing fails, too, and reports why.
-                written = written.filter(|written: &Written| written.stands().is_ok_and(|stands| stands));
+                written =
+                    written.filter(|written: &Written| written.is_current().is_ok_and(|current| current));
                 audit = now + AUDIT;
             }
             let plan = self.plans.borrow_and_update().clone();
@@ -166,7 +167,7 @@ impl Worker {
         let looked = self
             .conflist
             .foreign()
-            .and_then(|foreign| Ok((foreign, self.conflist.is_there()?)));
+            .and_then(|foreign| Ok((foreign, self.conflist.exists()?)));
         let (refused, own) = match looked {
             Ok((foreign, ours)) => {
                 round.troubles.extend(self.conflist.warning(&foreign, ours));
@@ -188,7 +189,7 @@ impl Worker {
             pods: wanted.own.clone(),
             kept: wanted.kept.clone(),
         };
-        if written.as_ref().is_none_or(|written| !written.says(&masquerade)) {
+        if written.as_ref().is_none_or(|written| !written.is_of(&masquerade)) {
             let done = if refused {
                 Masquerade::remove().map(|_| None)
             } else {
@@ -278,7 +279,7 @@ pub(crate) async fn clear(node: String, folder: PathBuf, reports: Reports) {
 
 /// Whether an earlier start on this node has left something.
 fn is_left(node: &str, folder: &Path) -> Result<bool, RemoveError> {
-    if Masquerade::is_there().map_err(RemoveError::Read)? {
+    if Masquerade::exists().map_err(RemoveError::Read)? {
         return Ok(true);
     }
     let conflist = Conflist::new(folder);

@@ -124,7 +124,7 @@ impl Addresses {
     }
 
     /// The map, as it was written.
-    pub(super) const fn there(&self) -> &HashMap<Address, u32> {
+    pub(super) const fn written(&self) -> &HashMap<Address, u32> {
         &self.there
     }
 }

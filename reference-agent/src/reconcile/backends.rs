@@ -71,7 +71,7 @@ impl Backends {
 
     /// Every plan has been seen: the earlier start holds nothing any more. The result: its UDP backends that no service
     /// port has held, whose flows and sockets must be ended.
-    pub(super) fn disown(&mut self) -> Vec<(BackendId, Backend)> {
+    pub(super) fn release_adopted(&mut self) -> Vec<(BackendId, Backend)> {
         let mut gone = Vec::new();
         for id in std::mem::take(&mut self.adopted) {
             self.dropped(id);
@@ -98,7 +98,7 @@ impl Backends {
     }
 
     /// The put failed: frees the number.
-    pub(super) fn give_back(&mut self, id: BackendId) {
+    pub(super) fn free(&mut self, id: BackendId) {
         self.ids.free(id);
     }
 
@@ -182,7 +182,7 @@ impl Backends {
     }
 
     /// The map, as it was written.
-    pub(super) fn there(&self) -> impl Iterator<Item = (BackendId, Backend)> {
+    pub(super) fn written(&self) -> impl Iterator<Item = (BackendId, Backend)> {
         let entries = self.entries.iter();
         entries.filter_map(|(&id, entry)| Some((id, entry.backend?)))
     }

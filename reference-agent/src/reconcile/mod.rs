@@ -127,7 +127,7 @@ impl<M: LbMaps> Reconciler<M> {
             }
         }
         self.update(&chunk, now);
-        self.ports.disown(&mut self.shadow);
+        self.ports.release_adopted(&mut self.shadow);
         errors.extend(self.ports.delete_frontends(&mut self.shadow));
         errors.extend(self.shadow.remove_excess_addresses());
         let has_failed = self.retries.removal_failed();

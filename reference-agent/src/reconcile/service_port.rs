@@ -130,9 +130,9 @@ impl ServicePorts {
     }
 
     /// Every plan has been seen: adopted numbers and backends without a service port may go.
-    pub(super) fn disown<M: LbMaps>(&mut self, shadow: &mut Shadow<M>) {
+    pub(super) fn release_adopted<M: LbMaps>(&mut self, shadow: &mut Shadow<M>) {
         self.ports.retire_unclaimed(shadow);
-        for (id, backend) in shadow.disown_backends() {
+        for (id, backend) in shadow.release_adopted_backends() {
             self.departed.add_backend(0, &BTreeSet::new(), id, backend);
         }
     }
@@ -625,7 +625,7 @@ impl ServicePorts {
             .iter()
             .all(|&set| !plan.uses(set) || prepared.ids.get(set).is_some());
         if !is_complete {
-            self.hold_too(shadow, at, plan);
+            self.hold_also(shadow, at, plan);
         } else if let Err(error) = self.serve(shadow, at, plan, prepared.before) {
             failures.push(Failure::of_port(at, error));
         }
@@ -671,7 +671,7 @@ impl ServicePorts {
 
     /// While a service port is not written, it keeps the backends that it had, and those of its plan that are in the
     /// map, so that they are there when the write succeeds.
-    fn hold_too<M: LbMaps>(&mut self, shadow: &mut Shadow<M>, at: &PortRef, plan: &PortPlan) {
+    fn hold_also<M: LbMaps>(&mut self, shadow: &mut Shadow<M>, at: &PortRef, plan: &PortPlan) {
         let held = self.ports.serving(at).iter().copied();
         let serving: BTreeSet<BackendId> = held.chain(ids_of(shadow, &plan.serving)).collect();
         self.hold(shadow, at, &Vec::from_iter(serving));

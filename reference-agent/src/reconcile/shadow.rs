@@ -146,7 +146,7 @@ impl<M: LbMaps> Shadow<M> {
             Map::Services => count(|record| usize::from(record.is_in_map())),
             Map::Kept => count(|record| usize::from(record.is_in_kept())),
             Map::Sources => count(|record| record.sources().len()) + self.clients.len(),
-            Map::Addresses => self.addresses.there().len(),
+            Map::Addresses => self.addresses.written().len(),
             Map::Frontends => self.frontends.len(),
         })
     }
@@ -227,7 +227,7 @@ impl<M: LbMaps> Shadow<M> {
 
     /// Whether the map has an address.
     pub(super) fn has_address(&self, address: Address) -> bool {
-        self.addresses.there().contains_key(&address)
+        self.addresses.written().contains_key(&address)
     }
 
     /// Whether frontends may be put at an address.
@@ -237,7 +237,7 @@ impl<M: LbMaps> Shadow<M> {
 
     /// Whether node ports answer at an address.
     pub(super) fn is_node_address(&self, address: Address) -> bool {
-        let flags = self.addresses.there().get(&address);
+        let flags = self.addresses.written().get(&address);
         flags.is_some_and(|flags| flags & address_flags::NODE != 0)
     }
 
@@ -314,9 +314,9 @@ impl<M: LbMaps> Shadow<M> {
     }
 
     /// Every plan has been seen: adopted backends are kept for service ports alone. The result: see
-    /// [`Backends::disown`].
-    pub(super) fn disown_backends(&mut self) -> Vec<(BackendId, Backend)> {
-        self.backends.disown()
+    /// [`Backends::release_adopted`].
+    pub(super) fn release_adopted_backends(&mut self) -> Vec<(BackendId, Backend)> {
+        self.backends.release_adopted()
     }
 
     /// Puts those of these backends that are not in the map.
@@ -348,7 +348,7 @@ impl<M: LbMaps> Shadow<M> {
             if index < done {
                 self.backends.put(id, backend);
             } else {
-                self.backends.give_back(id);
+                self.backends.free(id);
             }
         }
         result.map_err(|partial| partial.error)?;
@@ -411,7 +411,7 @@ impl<M: LbMaps> Shadow<M> {
         self.unclaimed.remove(&id);
     }
 
-    /// A number is no service port's any more: it goes when no frontend names it.
+    /// A number is no service port's any more: it is deleted when no frontend names it.
     pub(super) fn retire(&mut self, id: ServiceId) {
         self.retired.insert(id);
     }
@@ -495,7 +495,7 @@ impl<M: LbMaps> Shadow<M> {
             self.backends.carried(*backend);
         }
         result.map_err(|Partial { error, .. }| {
-            self.take_back(&new[..done]);
+            self.delete_uncommitted(&new[..done]);
             error
         })
     }
@@ -516,7 +516,7 @@ impl<M: LbMaps> Shadow<M> {
         };
         self.writes += 1;
         if let Err(error) = self.maps.put_service(id, value) {
-            self.take_back(new);
+            self.delete_uncommitted(new);
             return Err(error);
         }
         if let Some(record) = self.records.get_mut(&id) {
@@ -528,7 +528,7 @@ impl<M: LbMaps> Shadow<M> {
 
     /// Deletes slots that never were current, so that no program can have found them: at once, because others may
     /// fit where these did not.
-    fn take_back(&mut self, slots: &[(SlotKey, BackendId)]) {
+    fn delete_uncommitted(&mut self, slots: &[(SlotKey, BackendId)]) {
         let keys: Vec<SlotKey> = slots.iter().map(|(key, _)| *key).collect();
         let result = self.maps.delete_slots(&keys);
         let done = done(&result, slots.len());
@@ -808,7 +808,7 @@ impl<M: LbMaps> Shadow<M> {
 /// What an audit compares: each map as it was written.
 impl<M: LbMaps> Shadow<M> {
     pub(super) fn backends(&self) -> impl Iterator<Item = (BackendId, lb_abi::Backend)> {
-        self.backends.there().map(|(id, backend)| (id, backend.value()))
+        self.backends.written().map(|(id, backend)| (id, backend.value()))
     }
 
     /// Whether a number of a backend is in use.
@@ -859,7 +859,7 @@ impl<M: LbMaps> Shadow<M> {
     }
 
     pub(super) fn addresses(&self) -> impl Iterator<Item = (Address, u32)> {
-        let there = self.addresses.there().iter();
+        let there = self.addresses.written().iter();
         there.map(|(&address, &flags)| (address, flags))
     }
 

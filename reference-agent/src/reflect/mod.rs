@@ -26,7 +26,7 @@
 //! [`RETRY_AFTER_LIMIT`](crate::api_access::RETRY_AFTER_LIMIT); [`WATCH_LIMIT`] for one watch, at least [`WATCH_LEAST`] for
 //! one without events; [`STREAM_LIMIT`] of silence during a streamed list; [`PAGE`] objects in a page.
 
-mod ended;
+mod error;
 mod raw;
 mod watch;
 

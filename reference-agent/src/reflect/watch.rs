@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::{
     PAGE, RETRY_FIRST, RETRY_LIMIT, Reflected, STREAM_LIMIT, WATCH_LEAST, WATCH_LIMIT,
-    ended::{Ended, broken, not_streamed},
+    error::{WatchError, broken, not_streamed},
     raw::Raw,
 };
 use crate::{
@@ -100,43 +100,43 @@ impl<T: Reflected> Reflector<T> {
                 }
             };
             let ended = match ended {
-                Err(ended) if T::OPTIONAL && ended.is_unknown_kind() => self.unknown_kind().await,
+                Err(error) if T::OPTIONAL && error.is_unknown_kind() => self.unknown_kind().await,
                 ended => ended,
             };
             match ended {
                 Ok(()) => {}
-                Err(Ended::Closed(closed)) => return closed,
-                Err(ended) => self.recover(&ended).await,
+                Err(WatchError::Closed(closed)) => return closed,
+                Err(error) => self.recover(&error).await,
             }
         }
     }
 
     /// Reports the failure, chooses where to continue, and waits.
-    async fn recover(&mut self, ended: &Ended) {
+    async fn recover(&mut self, error: &WatchError) {
         let kind = self.kind.as_str();
         self.reports
             .metrics
             .watch_restarts
-            .at([kind, ended.cause()])
+            .at([kind, error.cause()])
             .inc();
-        if let Ended::NotStreamed(why) = ended {
+        if let WatchError::NotStreamed(why) = error {
             tracing::info!(kind, why, "the API server does not stream lists; taking pages");
             self.streams = Streams::No;
             return;
         }
-        self.reports.readiness.watch_failed(T::KIND, ended.to_string());
-        let list = ended.needs_list();
+        self.reports.readiness.watch_failed(T::KIND, error.to_string());
+        let list = error.needs_list();
         if list {
             self.version = None;
         }
         let pause = self.delay.mul_f64(rand::random_range(0.5..=1.0));
-        tracing::warn!(kind, error = %ended, ?pause, list, "the watch failed");
+        tracing::warn!(kind, %error, ?pause, list, "the watch failed");
         tokio::time::sleep(pause).await;
         self.delay = (self.delay * 2).min(RETRY_LIMIT);
     }
 
     /// The API server does not know the kind: as an empty list, and a watch without events.
-    async fn unknown_kind(&mut self) -> Result<(), Ended> {
+    async fn unknown_kind(&mut self) -> Result<(), WatchError> {
         tracing::debug!(
             kind = self.kind,
             "the API server does not know this kind of object"
@@ -150,7 +150,7 @@ impl<T: Reflected> Reflector<T> {
     }
 
     /// A streamed list, and the watch after it on the same connection.
-    async fn stream_list(&mut self) -> Result<(), Ended> {
+    async fn stream_list(&mut self) -> Result<(), WatchError> {
         let parameters = WatchParams {
             send_initial_events: true,
             ..Self::parameters()
@@ -168,11 +168,11 @@ impl<T: Reflected> Reflector<T> {
             match next {
                 Err(_) => {
                     self.streams = Streams::AfterPages;
-                    return Err(Ended::Silent(STREAM_LIMIT));
+                    return Err(WatchError::Silent(STREAM_LIMIT));
                 }
                 Ok(None) => {
                     self.streams = Streams::AfterPages;
-                    return Err(Ended::Early);
+                    return Err(WatchError::Early);
                 }
                 Ok(Some(event)) => match event.map_err(broken)? {
                     WatchEvent::Added(object) => self.object(object, Watched::InitApply).await?,
@@ -183,10 +183,10 @@ impl<T: Reflected> Reflector<T> {
                         break;
                     }
                     WatchEvent::Bookmark(_) => {}
-                    WatchEvent::Error(status) => return Err(Ended::Status(status)),
+                    WatchEvent::Error(status) => return Err(WatchError::Status(status)),
                     WatchEvent::Modified(_) | WatchEvent::Deleted(_) => {
                         let why = "it sent changes before the end of the list";
-                        return Err(Ended::NotStreamed(why.to_owned()));
+                        return Err(WatchError::NotStreamed(why.to_owned()));
                     }
                 },
             }
@@ -196,7 +196,7 @@ impl<T: Reflected> Reflector<T> {
     }
 
     /// A list in pages.
-    async fn page_list(&mut self) -> Result<(), Ended> {
+    async fn page_list(&mut self) -> Result<(), WatchError> {
         let mut parameters = ListParams {
             label_selector: T::selector(),
             limit: Some(PAGE),
@@ -204,7 +204,7 @@ impl<T: Reflected> Reflector<T> {
         };
         self.send(Watched::Init, None).await?;
         loop {
-            let page = self.api.list(&parameters).await.map_err(Ended::Refused)?;
+            let page = self.api.list(&parameters).await.map_err(WatchError::Refused)?;
             for object in page.items {
                 self.object(object, Watched::InitApply).await?;
             }
@@ -214,7 +214,7 @@ impl<T: Reflected> Reflector<T> {
                     .metadata
                     .resource_version
                     .filter(|version| !version.is_empty());
-                self.version = Some(version.ok_or(Ended::NoVersion("the list"))?);
+                self.version = Some(version.ok_or(WatchError::NoVersion("the list"))?);
                 if self.streams == Streams::AfterPages {
                     self.streams = Streams::Yes;
                 }
@@ -223,19 +223,19 @@ impl<T: Reflected> Reflector<T> {
         }
     }
 
-    async fn listed(&mut self, manner: &str) -> Result<(), Ended> {
+    async fn listed(&mut self, manner: &str) -> Result<(), WatchError> {
         self.reports.metrics.lists.at([&self.kind, manner]).inc();
         tracing::info!(kind = self.kind, manner, "listed");
         self.progressed();
         self.send(Watched::InitDone, None).await
     }
 
-    async fn watch(&mut self, version: &str) -> Result<(), Ended> {
+    async fn watch(&mut self, version: &str) -> Result<(), WatchError> {
         let stream = self
             .api
             .watch(&Self::parameters(), version)
             .await
-            .map_err(Ended::Refused)?;
+            .map_err(WatchError::Refused)?;
         self.accepted();
         self.follow(std::pin::pin!(stream)).await
     }
@@ -244,15 +244,15 @@ impl<T: Reflected> Reflector<T> {
     async fn follow(
         &mut self,
         mut stream: impl Stream<Item = kube::Result<WatchEvent<Raw>>> + Unpin,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), WatchError> {
         // The server ends a watch in time, unless the connection is dead.
         const LIMIT: Duration = WATCH_LIMIT.saturating_add(Duration::from_secs(10));
         let (begin, from) = (Instant::now(), self.version.clone());
         loop {
             let next = tokio::time::timeout(LIMIT, stream.next()).await;
-            let Some(event) = next.map_err(|_| Ended::Silent(LIMIT))? else {
+            let Some(event) = next.map_err(|_| WatchError::Silent(LIMIT))? else {
                 if begin.elapsed() < WATCH_LEAST && self.version == from {
-                    return Err(Ended::AtOnce);
+                    return Err(WatchError::AtOnce);
                 }
                 self.progressed();
                 return Ok(());
@@ -263,9 +263,9 @@ impl<T: Reflected> Reflector<T> {
                     object.version().map(str::to_owned)
                 }
                 WatchEvent::Bookmark(mark) => Some(mark.metadata.resource_version.clone()),
-                WatchEvent::Error(status) => return Err(Ended::Status(status.clone())),
+                WatchEvent::Error(status) => return Err(WatchError::Status(status.clone())),
             };
-            let version = version.ok_or(Ended::NoVersion("an event"))?;
+            let version = version.ok_or(WatchError::NoVersion("an event"))?;
             match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                     self.object(object, Watched::Apply).await?;
@@ -306,7 +306,7 @@ impl<T: Reflected> Reflector<T> {
         }
     }
 
-    async fn object(&mut self, raw: Raw, watched: impl FnOnce(T) -> Watched<T>) -> Result<(), Ended> {
+    async fn object(&mut self, raw: Raw, watched: impl FnOnce(T) -> Watched<T>) -> Result<(), WatchError> {
         let decoded = match T::decode(&raw.object) {
             Ok(decoded) => decoded,
             Err(defect) => {
@@ -320,7 +320,7 @@ impl<T: Reflected> Reflector<T> {
         self.send(watched(decoded.object), triggered(&raw.object)).await
     }
 
-    async fn deletion(&mut self, raw: &Raw) -> Result<(), Ended> {
+    async fn deletion(&mut self, raw: &Raw) -> Result<(), WatchError> {
         match T::name_of(&raw.object) {
             Ok(name) => self.send(Watched::Delete(name), None).await,
             Err(defect) => {
@@ -334,7 +334,7 @@ impl<T: Reflected> Reflector<T> {
         tracing::warn!(kind = self.kind, %defect, "an object was left out");
     }
 
-    async fn send(&mut self, watched: Watched<T>, triggered: Option<SystemTime>) -> Result<(), Ended> {
+    async fn send(&mut self, watched: Watched<T>, triggered: Option<SystemTime>) -> Result<(), WatchError> {
         for event in self.relist.take(watched) {
             if let Some(subject) = deleted(&event) {
                 self.reports.ledger.set(subject, Origin::Read, Vec::new());

@@ -172,7 +172,7 @@ async fn of_an_earlier_start_and_of_too_many_everything_goes_that_nobody_has() {
     until(|| node.ended() == [1, 2].into()).await;
 }
 
-/// A frontend that is nobody's any more.
+/// A frontend that has no service port any more.
 fn moved() -> MovedFrontend {
     MovedFrontend {
         frontend: address(VIP),

@@ -106,7 +106,7 @@ impl Told {
         }
     }
 
-    /// No event is on its way, and the feed ends when nobody listens.
+    /// No event is on its way, and the feed ends with the queue.
     pub(crate) async fn end(mut self) {
         let more = tokio::time::timeout(Duration::from_millis(300), self.arrivals.recv()).await;
         assert!(more.is_err(), "{more:?}");

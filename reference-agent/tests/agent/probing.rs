@@ -1,4 +1,4 @@
-//! The agent's own probe, without programs: nobody translates it.
+//! The agent's own probe, without programs that translate it.
 
 use std::{
     io::Write as _,

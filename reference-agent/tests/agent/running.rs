@@ -81,7 +81,7 @@ impl Control {
         self.pki.ca_pem()
     }
 
-    /// What is said of a request for which nobody answers at the address.
+    /// The error of a request without a server at the address.
     pub(crate) fn unanswered(&self, why: &str) -> String {
         format!(
             "client error (Connect): no API server answers: {}: {why}",

@@ -133,7 +133,7 @@ async fn a_name_that_is_not_resolved_leads_where_it_led_before_whatever_others_d
         "resolved to another one"
     );
     assert!(!candidates.contains(&at("192.0.2.3:6443")), "configured no more");
-    // And so is what the next start is told.
+    // And so is the state file of the next start.
     let known: Vec<_> = file.read().names.into_keys().collect();
     assert_eq!(known, ["localhost:6443", "nobody.invalid:6443"]);
     assert_eq!(file.read().names["nobody.invalid:6443"], led("192.0.2.1:6443"));

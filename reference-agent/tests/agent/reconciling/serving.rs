@@ -1,4 +1,4 @@
-//! Whom established flows keep, and who has departed.
+//! The backends that established flows keep, and departed ones.
 
 use std::collections::BTreeSet;
 

@@ -8,7 +8,7 @@ use crate::feed::Closed;
 
 /// Why a list or watch ended.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Ended {
+pub(super) enum WatchError {
     #[error(transparent)]
     Closed(#[from] Closed),
     #[error("the request failed: {}", describe(.0))]
@@ -31,7 +31,7 @@ pub(super) enum Ended {
     NoVersion(&'static str),
 }
 
-impl Ended {
+impl WatchError {
     /// Whether no watch can begin at the last version.
     pub(super) fn needs_list(&self) -> bool {
         match self {
@@ -65,18 +65,20 @@ impl Ended {
 }
 
 /// Servers without streamed lists answer 400 or 422.
-pub(super) fn not_streamed(error: kube::Error) -> Ended {
+pub(super) fn not_streamed(error: kube::Error) -> WatchError {
     match error {
-        kube::Error::Api(status) if matches!(status.code, 400 | 422) => Ended::NotStreamed(status.message),
-        error => Ended::Refused(error),
+        kube::Error::Api(status) if matches!(status.code, 400 | 422) => {
+            WatchError::NotStreamed(status.message)
+        }
+        error => WatchError::Refused(error),
     }
 }
 
-pub(super) fn broken(error: kube::Error) -> Ended {
+pub(super) fn broken(error: kube::Error) -> WatchError {
     match error {
         // From the last version the same line would come again.
-        kube::Error::SerdeError(_) => Ended::Unreadable(error),
-        error => Ended::Broken(error),
+        kube::Error::SerdeError(_) => WatchError::Unreadable(error),
+        error => WatchError::Broken(error),
     }
 }
 
