@@ -8,7 +8,7 @@
 //!
 //! # Bounds
 //! One round carries at most [`EVENTS`](crate::feed::EVENTS) events into the maps. Rounds are two seconds apart at most.
-//! At most [`QUESTIONS`] requests for `/dump` and `/plan` wait; more are refused.
+//! A few requests for `/dump` and `/plan` wait; more are refused.
 
 mod control_loop;
 mod latency;
