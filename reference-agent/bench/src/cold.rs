@@ -76,7 +76,11 @@ pub(crate) fn measure(services: usize, backends: usize) -> anyhow::Result<Vec<Ro
     );
     let restart = seconds(read + again.model + again.write);
     rows.add("restart that adopts the maps: the same path", restart, "s");
-    rows.add("  of which reading the maps, before the first event", seconds(read), "s");
+    rows.add(
+        "  of which reading the maps, before the first event",
+        seconds(read),
+        "s",
+    );
     rows.add("decode (from parsed JSON), before", seconds(parts.decode), "s");
     rows.add("plain hash maps, filled and walked", seconds(plain), "s");
     rows.add("ratio of the path to plain hash maps", path / seconds(plain), "");
