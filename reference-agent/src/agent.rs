@@ -1,19 +1,17 @@
-//! The agent: feeds, control loop, hooks and workers, put together.
+//! The agent: assembles feeds, control loop, hooks and workers. No other module imports this one.
 //!
 //! ```text
 //! feeds (API or folder, host) ─▶ events ─▶ control loop ─▶ maps, hooks
-//! workers (own way, probe, …) ─▶ board ◀──────┘ └─▶ changes ─▶ those who act on them
-//!                                  └─▶ /healthz, /readyz
+//! workers (probe, …) ─▶ readiness ◀───────────┘ └─▶ changes ─▶ health checks, ledger, ending of UDP flows
+//!                           └─▶ /healthz, /readyz
 //! ```
 //!
 //! # Bounds
-//! [`EVENTS`] in the queue to the control loop, which slows the feeds down when it is full; as many are carried into
-//! the maps together. From one round to the next, two seconds at most.
-//! A few questions wait for an answer; more are refused.
+//! One round carries at most [`EVENTS`](crate::feed::EVENTS) events into the maps. Rounds are two seconds apart at most.
+//! A few requests for `/dump` and `/plan` wait; more are refused.
 
 mod control_loop;
 mod latency;
-mod queue;
 mod rounds;
 mod scale;
 mod service_ranges;
@@ -39,73 +37,50 @@ use self::{
     rounds::{Audits, Rounds},
     survey::Survey,
 };
-pub use self::{
-    control_loop::Question,
-    queue::{Arrival, Closed, EventSender, queue},
-};
 use crate::{
     api_access::ApiServers,
     control::{Control, DesiredState},
     datapath::Datapath,
+    feed::{Feed, queue},
     health_checks,
     hooks::Hooks,
     host::HostWatch,
     maglev::Scale,
     maps::MapError,
+    pod_network::Plans,
     reports::Reports,
     status::{self, Server},
     udp,
 };
 
-/// Questions of `/dump` and `/plan` that wait for the control loop.
+/// Requests for `/dump` and `/plan` that wait for the control loop.
 const QUESTIONS: usize = 4;
-/// Events that wait for the control loop.
-pub const EVENTS: usize = 1024;
 
 /// Why an agent ended.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// The health endpoint's address can't be had.
+    /// The health endpoint's address is not available.
     #[error(
-        "failed to listen on {address} for /healthz, /readyz and /metrics: {source}; is another agent running, or should --listen be another address?"
+        "failed to listen on {address} for /healthz, /readyz and /metrics; is another agent running, or should --listen be another address?"
     )]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         source: std::io::Error,
     },
     /// The health endpoint failed.
-    #[error("failed to serve /healthz and /readyz: {0}")]
-    Serve(std::io::Error),
+    #[error("failed to serve /healthz and /readyz")]
+    Serve(#[source] std::io::Error),
     /// The maps can't be read.
-    #[error("failed to adopt the maps: {0}")]
+    #[error("failed to adopt the maps")]
     Adopt(#[from] MapError),
-    /// The flows and sockets can't be had.
-    #[error("failed to open the maps of flows and sockets: {0}")]
+    /// The maps of flows and sockets can't be opened.
+    #[error("failed to open the maps of flows and sockets")]
     Connections(#[from] LoaderError),
     /// A task panicked.
-    #[error("a part of the agent ended: {0}")]
+    #[error("a task of the agent ended")]
     Panicked(#[from] JoinError),
-}
-
-/// Where events come from: runs until nobody listens. One that returns earlier has nothing more to say.
-pub struct Feed(Box<dyn FnOnce(EventSender) -> BoxFuture<'static, ()> + Send>);
-
-impl Feed {
-    /// A feed that sends what `run` sends.
-    pub fn new<F, R>(run: F) -> Self
-    where
-        F: FnOnce(EventSender) -> R + Send + 'static,
-        R: Future<Output = ()> + Send + 'static,
-    {
-        Self(Box::new(move |events| Box::pin(run(events))))
-    }
-
-    /// Runs until nobody listens, or there is nothing more to say.
-    pub fn run(self, events: EventSender) -> BoxFuture<'static, ()> {
-        (self.0)(events)
-    }
 }
 
 /// What an agent is put together from.
@@ -116,38 +91,40 @@ pub struct Parts<B, D> {
     pub datapath: D,
     /// Where events come from.
     pub feeds: Vec<Feed>,
-    /// The API servers, which learn what their Services' endpoints are; `None`: objects come from elsewhere.
+    /// Learns the endpoints of API servers; `None`: objects do not come from an API server.
     pub servers: Option<ApiServers>,
-    /// This machine; `None`: it has no devices to be served, and its addresses come by a feed of somebody's.
+    /// This machine; `None`: no devices are served, and one of the feeds sends the addresses.
     pub host: Option<HostWatch>,
-    /// What runs beside the control loop. Dropped wherever it waits when the agent ends.
+    /// Takes plans of the pods' network; `None`: the agent has no `--pod-network`.
+    pub pod_network: Option<Plans>,
+    /// Tasks beside the control loop. They are dropped when the agent ends.
     pub workers: Vec<BoxFuture<'static, ()>>,
-    /// What all parts report to; feeds and workers hold clones.
+    /// Reports of all modules; feeds and workers hold clones.
     pub reports: Reports,
-    /// Where health, metrics and the rest are served, from [`listen`].
+    /// Serves health, metrics and the rest; from [`listen`].
     pub listener: TcpListener,
-    /// Where the maps are, as `/dump` says it.
+    /// The maps' folder, for `/dump`.
     pub maps_at: String,
-    /// In which time all maps are compared with what was written, again and again.
+    /// Time in which every map is audited once.
     pub audit_interval: Duration,
 }
 
-/// Takes the address where health, metrics and the rest are to be served.
+/// Binds the address at which health, metrics and the rest are served.
 ///
 /// # Errors
-/// It can't be had.
+/// The address is not available.
 pub async fn listen(address: SocketAddr) -> Result<TcpListener, AgentError> {
     TcpListener::bind(address)
         .await
         .map_err(|source| AgentError::Listen { address, source })
 }
 
-/// Runs an agent until told to end; then everything stays attached and pinned, and goes on serving.
+/// Runs an agent until `shutdown`. Programs and maps stay attached and pinned, and go on serving.
 ///
-/// Needs a multi-threaded runtime: writes to maps block for as long as the kernel takes.
+/// Needs a multi-threaded runtime: map writes block for as long as the kernel takes.
 ///
 /// # Errors
-/// Only what no retry can heal. An API server that can't be reached is waited for.
+/// Only what no retry can heal. An unreachable API server is waited for.
 pub async fn run<B: DesiredState + 'static, D: Datapath + 'static>(
     parts: Parts<B, D>,
     shutdown: CancellationToken,
@@ -158,13 +135,14 @@ pub async fn run<B: DesiredState + 'static, D: Datapath + 'static>(
         feeds,
         servers,
         host,
+        pod_network,
         workers,
         reports,
         listener,
         maps_at,
         audit_interval,
     } = parts;
-    // Whatever way this ends, the other tasks are told.
+    // Cancels the other tasks on every way out.
     let shutdown = shutdown.child_token();
     let _guard = shutdown.clone().drop_guard();
 
@@ -177,6 +155,7 @@ pub async fn run<B: DesiredState + 'static, D: Datapath + 'static>(
         control,
         hooks: Hooks::new(datapath, reports.metrics.clone(), now),
         host,
+        pod_network,
         servers,
         learned: false,
         departures,
@@ -185,14 +164,14 @@ pub async fn run<B: DesiredState + 'static, D: Datapath + 'static>(
         audits: Audits::new(audit_interval, now),
         latency: Latency::default(),
         survey: Survey::default(),
-        // A cluster without Nodes has a plan, too.
+        // A cluster without Nodes has a plan of the pods' network, too.
         nodes_changed: true,
         service_ranges: None,
         scale: Scale::default(),
     };
     let (sender, events) = queue();
-    let (asking, questions) = mpsc::channel(QUESTIONS);
-    // Before anybody can ask.
+    let (asker, questions) = mpsc::channel(QUESTIONS);
+    // Before the first request: it reports that nothing is ready yet.
     let control_loop = ControlLoop::new(rounds, maps);
 
     let mut others = JoinSet::new();
@@ -210,7 +189,7 @@ pub async fn run<B: DesiredState + 'static, D: Datapath + 'static>(
         listener,
         Server {
             reports,
-            asking,
+            questions: asker,
             maps_at,
         },
         shutdown.clone(),
@@ -223,7 +202,7 @@ pub async fn run<B: DesiredState + 'static, D: Datapath + 'static>(
     });
     let mut result = Ok(());
     loop {
-        // The first essential one to end ends all, and so does a panic anywhere.
+        // The end of an essential task ends the agent, and so does a panic in any task.
         tokio::select! {
             ended = essential.join_next() => match ended {
                 Some(ended) => {

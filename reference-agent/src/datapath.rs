@@ -1,4 +1,4 @@
-//! The programs at the node's cgroup and devices: attached, and alone.
+//! The maps, and the programs at the node's cgroup and devices.
 //!
 //! [`Datapath`] is a seam: `chaos/mutants` puts its bugs around [`KernelDatapath`] there.
 
@@ -28,110 +28,109 @@ pub trait Datapath: Send {
     /// The maps.
     fn maps(&self) -> Self::Maps;
 
-    /// What the programs have noted of flows and sockets.
+    /// Flows and sockets, as the programs have recorded them.
     type Connections: Connections + 'static;
 
-    /// The flows and sockets; for another thread.
+    /// The flows and sockets, for another thread.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     fn connections(&self) -> Result<Self::Connections, LoaderError>;
 
     /// Whether the maps are those of an earlier start, with their contents.
     fn adopted(&self) -> bool;
 
-    /// Whether the maps are new and take the place of none: there is no connection of an earlier start.
+    /// Whether the maps are new and replace no others: there is no connection of an earlier start.
     fn first(&self) -> bool;
 
-    /// What the programs have counted since the maps were made; `None`: there are none that count.
+    /// The programs' counters since the maps were made; `None`: there are none.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     fn counts(&self) -> Result<Option<Counts>, MapError> {
         Ok(None)
     }
 
-    /// Attaches the programs to the node's cgroup, or ends the attachments of an earlier start if there shall be none.
-    /// Idempotent: what is attached stays.
+    /// Attaches the programs to the node's cgroup, or detaches those of an earlier start if socket programs are off.
+    /// Idempotent.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     fn attach(&mut self) -> Result<(), LoaderError>;
 
-    /// Hooks of the cgroup at which none of the programs is attached that should be.
+    /// Hooks of the cgroup whose program is not attached.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     fn unattached(&self) -> Result<Vec<Hook>, LoaderError>;
 
-    /// From which addresses of the node the programs send packets to remote backends, as they were told last, be it by an
-    /// earlier start.
+    /// The configured addresses of the node from which the programs send packets to remote backends; an earlier start may
+    /// have configured them.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     fn addresses(&self) -> Result<(Option<Ipv4Addr>, Option<Ipv6Addr>), LoaderError>;
 
-    /// Tells the programs from which addresses of the node packets to remote backends are sent. `None`: none are sent
-    /// over that family. Idempotent.
+    /// Configures the addresses of the node from which packets to remote backends are sent. `None`: none of that family.
+    /// Idempotent.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     fn set_addresses(&mut self, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) -> Result<(), LoaderError>;
 
-    /// Tells the programs from which ranges cluster IPs are, at most [`lb_abi::SERVICE_RANGES`]: what no
-    /// Service has there is refused. They stay until others are told, whatever becomes of the agent. Idempotent.
+    /// Configures the ranges of cluster IPs, at most [`lb_abi::SERVICE_RANGES`]: addresses there that no Service has are
+    /// refused. They stay when the agent ends. Idempotent.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     fn set_service_ranges(&mut self, ranges: &[Range]) -> Result<(), LoaderError>;
 
-    /// Attaches the programs of a kind to a network device, by its index. Idempotent; one that had those of the other
-    /// kind gets these.
+    /// Attaches the programs of a kind to a network device, by its index, and replaces those of another kind. Idempotent.
     ///
     /// # Errors
-    /// What the kernel said; [`LoaderError::NoDevice`]: the device is gone.
+    /// The kernel's error; [`LoaderError::NoDevice`]: the device is gone.
     fn attach_device(&mut self, device: u32, kind: DeviceKind) -> Result<(), LoaderError>;
 
-    /// Ends every attachment of this agent, of any load, to a device; one that is gone has none.
+    /// Ends every attachment of this agent, of any load, to a device. A missing device is no error.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     fn detach_device(&mut self, device: u32) -> Result<(), LoaderError>;
 
-    /// Devices at which anything of this agent is attached, of any load. Of which kind: `None`, unless both programs
-    /// are those of now.
+    /// Devices with programs of this agent, of any load, and the kind of the programs; `None`: not all are of the current
+    /// load.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     fn devices(&self) -> Result<BTreeMap<u32, Option<DeviceKind>>, LoaderError>;
 
-    /// Programs of others at the hooks of the cgroup, in the order of running. They stay.
+    /// Programs of other owners at the hooks of the cgroup, in the order of running.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     fn foreign(&self) -> Result<Vec<Attachment>, LoaderError>;
 
-    /// What earlier loads of this agent have left running for this node, anywhere: at cgroups above, below and out of
-    /// sight, at devices, or where nobody can look.
+    /// Leftovers of earlier loads that run for this node: at any cgroup, also hidden ones, at devices, or at places that
+    /// can't be read.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     fn leftovers(&self) -> Result<Inventory, LoaderError>;
 
-    /// Ends one of those that are attached.
+    /// Evicts an attached leftover.
     ///
     /// # Errors
-    /// What is in the way, and what to do.
+    /// What prevents it, and what to do.
     fn evict(&self, leftover: &Found) -> Result<(), LoaderError>;
 
-    /// Makes one of those leave everything alone that are attached where nobody can look.
+    /// Disarms a leftover at a place that can't be read: it passes everything from then on.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     fn disarm(&self, leftover: &LooseProgram) -> Result<(), LoaderError>;
 }
 
-/// The kernel's.
+/// The datapath in the kernel.
 #[derive(Debug)]
 pub struct KernelDatapath {
     shared: Shared,
@@ -154,7 +153,7 @@ impl KernelDatapath {
         })
     }
 
-    /// Changes what CONFIG says.
+    /// Changes CONFIG.
     fn configure(&self, change: impl FnOnce(&mut Config)) -> Result<(), LoaderError> {
         let datapath = self.shared.lock();
         let table = &datapath.maps().config;
@@ -283,7 +282,7 @@ impl Datapath for KernelDatapath {
             }
         }
         let of = |there: &[_]| {
-            // One of the node's devices has the loopback device's program, too.
+            // The node's devices have the loopback device's program, too.
             [DeviceKind::Node, DeviceKind::Pod, DeviceKind::Loopback]
                 .into_iter()
                 .find(|kind| kind.hooks().iter().all(|hook| there.contains(hook)))

@@ -17,7 +17,7 @@ use crate::{
     transport::{Backend, Range, TransportAddress},
 };
 
-/// The headlines, in order.
+/// The sections, in order.
 pub const SECTIONS: [&str; 6] = [
     "frontends",
     "addresses",
@@ -27,14 +27,14 @@ pub const SECTIONS: [&str; 6] = [
     "defects",
 ];
 
-/// The canonical text of map contents: one line for each frontend, then one for each address; then, if there are any,
-/// for each range of the cluster's clients, for what the agent's own sockets keep, for what established flows keep, and for each defect. Which backends are
-/// local is not shown: nodes differ.
+/// The canonical text of map contents: one line for each frontend, then one for each address; then, if there are any, for
+/// each range of the cluster's clients, each frontend with kept backends, each backend of established flows alone, and each
+/// defect. It does not show which backends are local, as nodes differ.
 pub fn dump(contents: &Contents) -> String {
     let (frontends, defects) = resolve::resolve(contents);
     let addresses = contents.addresses.iter();
     let addresses = addresses.map(|&(address, flags)| (address.into(), flags));
-    let mut text = both(&frontends, &addresses.collect());
+    let mut text = required(&frontends, &addresses.collect());
     cluster(&mut text, &resolve::clients(contents));
     let kept = resolve::kept(contents);
     let kept = kept
@@ -51,10 +51,10 @@ pub fn dump(contents: &Contents) -> String {
     text
 }
 
-/// The same of a plan: what a dump should say. A plan has no memory, so nothing is kept; and no defects.
+/// The same text of a plan, which has no kept backends and no defects.
 pub fn planned(plan: &Plan) -> String {
     let frontends = plan::resolve(plan);
-    let mut text = both(&frontends, &plan::addresses(plan));
+    let mut text = required(&frontends, &plan::addresses(plan));
     cluster(&mut text, &plan::clients(plan));
     let slots = frontends
         .values()
@@ -73,8 +73,8 @@ pub fn planned(plan: &Plan) -> String {
     text
 }
 
-/// The sections that are always there.
-fn both(frontends: &BTreeMap<TransportAddress, Serving>, addresses: &BTreeMap<IpAddr, u32>) -> String {
+/// The two sections that are always there.
+fn required(frontends: &BTreeMap<TransportAddress, Serving>, addresses: &BTreeMap<IpAddr, u32>) -> String {
     let mut text = String::new();
     let frontends = frontends
         .iter()
@@ -87,12 +87,12 @@ fn both(frontends: &BTreeMap<TransportAddress, Serving>, addresses: &BTreeMap<Ip
     text
 }
 
-/// Whose sockets may be connected to backends themselves.
+/// Ranges of clients whose sockets may be connected to backends directly.
 fn cluster(text: &mut String, clients: &BTreeSet<Range>) {
     optional(text, "cluster", clients.iter().map(ToString::to_string));
 }
 
-/// A section that is there if it has lines.
+/// A section that is left out if it is empty.
 fn optional(text: &mut String, name: &str, lines: impl Iterator<Item = String>) {
     let mut lines = lines.peekable();
     if lines.peek().is_some() {
@@ -107,11 +107,11 @@ fn section(text: &mut String, name: &str, lines: impl Iterator<Item = String>) {
     }
 }
 
-/// What becomes of ports of an address that are no frontends.
+/// How other ports of an address are treated.
 fn others(flags: u32) -> &'static str {
     match (flags & NODE != 0, flags & VIP != 0) {
         (true, true) => "node, other ports refused",
-        // Whatever else it is: what comes in for this host ends here.
+        // Packets to this host end here, whatever other flags the address has.
         (true, false) => "node",
         (false, true) => "other ports refused",
         (false, false) if flags & LOAD_BALANCER != 0 => "other ports refused from outside",
@@ -119,7 +119,7 @@ fn others(flags: u32) -> &'static str {
     }
 }
 
-/// What clients of a frontend meet: once, if it is the same inside and outside.
+/// How a frontend is served: once, if it is the same inside and outside.
 fn served(serving: &Serving) -> String {
     let sides = if serving.internal == serving.external {
         vec![("", &serving.internal)]

@@ -1,10 +1,10 @@
 //! Findings → Kubernetes Events, where `kubectl describe` shows them.
 //!
-//! The name of an Event is made of what it says, so that of the agents of all nodes, which find the same, one posts it
-//! and the others are told that it is there. (kube's `Recorder` names them by the time.) API servers forget Events after
-//! an hour; what lasts is posted again every [`REPEAT`].
+//! The name of an Event is a hash of its contents. The agents of all nodes find the same, so that one posts it and the
+//! others get a conflict. (kube's `Recorder` names Events by the time.) API servers delete Events after an hour; findings
+//! that last are posted again every [`REPEAT`].
 //!
-//! Nothing waits for this: what can't be posted is counted, and is in `/findings` all the same.
+//! Nothing waits for Events: failures are counted, and all findings are in `/findings`.
 //!
 //! # Bounds
 //! [`QUEUE`] new findings wait; [`BURST`] are posted at once, one each [`PAUSE`] after that; [`LASTING`] are repeated.
@@ -43,18 +43,18 @@ pub const QUEUE: usize = 256;
 pub const BURST: u32 = 25;
 /// Pause after each further one.
 pub const PAUSE: Duration = Duration::from_secs(1);
-/// From one repetition of what lasts to the next.
+/// Time between two repetitions.
 pub const REPEAT: Duration = Duration::from_secs(30 * 60);
-/// What is repeated at most.
+/// Most findings that are repeated.
 pub const LASTING: usize = QUEUE;
-/// The longest time for one Event.
+/// Time limit for one Event.
 pub const LIMIT: Duration = Duration::from_secs(10);
-/// `kubectl` and API servers cut longer messages (events.k8s.io: "Maximal length of the note is 1kB").
+/// Most bytes of a message (events.k8s.io: "Maximal length of the note is 1kB").
 const LONGEST: usize = 1024;
-/// Who says it.
+/// The Events' source.
 const COMPONENT: &str = "plumbline";
 
-/// Posts findings as they come, for ever.
+/// Posts findings as they come, without end.
 pub async fn post(client: Client, node: String, mut notices: mpsc::Receiver<Notice>, reports: Reports) {
     let poster = Poster {
         client,
@@ -103,7 +103,6 @@ impl Poster {
         let subject = notice.subject.to_string();
         let posted = tokio::time::timeout(LIMIT, self.try_post(notice)).await;
         let outcome = match posted {
-            // Gone meanwhile: nobody would see the Event.
             Ok(Ok(())) => "posted",
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => "posted",
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => return,
@@ -181,9 +180,9 @@ impl Poster {
     }
 }
 
-/// The same on every node for the same words about the same object.
+/// The same on every node for the same message about the same object.
 fn event_name(object: &ObjectReference, reason: &str, message: &str) -> String {
-    // Unlike a RandomState's, its keys are fixed: agents of one build agree.
+    // Its keys are fixed, so that agents of one build agree.
     let mut hash = DefaultHasher::new();
     for part in [&object.kind, &object.namespace, &object.name, &object.uid]
         .into_iter()

@@ -1,30 +1,29 @@
-//! What can't be used, and was left out or clipped: reasons and sentences.
+//! Findings: parts of objects that can't be used, with reasons and messages.
 
 use std::{collections::BTreeMap, fmt};
 
-/// Why a part of an object, or a whole one, is not in the maps. Displays as its own name, which metrics and Events
-/// carry.
+/// Why an object, or a part of it, is not in the maps. Its name is in metrics and Events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
     /// A part that can't be read: wrong type, unknown enumeration value.
     Malformed,
-    /// An address that can't be a frontend's.
+    /// An address that can't be a frontend.
     FrontendRefused,
-    /// A frontend that another Service has.
+    /// A frontend that another Service owns.
     FrontendTaken,
     /// A port that repeats another one of the same object.
     PortRepeated,
-    /// A range of clients that can't be read: it admits nobody.
+    /// A range of clients that can't be read: it admits no client.
     RangeRefused,
-    /// An address that can't be a backend's.
+    /// An address that can't be a backend.
     EndpointRefused,
     /// More endpoints than a set of backends can have.
     EndpointsClipped,
-    /// More ranges of cluster IPs than the datapath has room for.
+    /// More ranges of cluster IPs than fit into the datapath.
     ServiceRangesClipped,
     /// An EndpointSlice that names no Service.
     ServiceUnknown,
-    /// A map is full, or the kernel said no.
+    /// A map is full, or the kernel refused the write.
     NotWritten,
 }
 
@@ -34,12 +33,12 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Something about a Service or an EndpointSlice that its owner should know.
+/// A problem of an object that its owner should know.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
     /// Its kind.
     pub reason: Reason,
-    /// A sentence that names the field and says what was made of it.
+    /// The field, what was expected, what was found, and what follows.
     pub message: String,
 }
 
@@ -49,11 +48,10 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Findings of one object with the same reason that are told one by one; of the others only the number is.
+/// Findings of one object and reason that are reported one by one; the others are counted.
 pub const NAMED: usize = 10;
 
-/// Collects what is found about one object: however much is wrong with it, at most [`NAMED`] + 1 findings of each
-/// reason come of it.
+/// Collects the findings of one object: at most [`NAMED`] + 1 of each reason.
 #[derive(Debug, Default)]
 pub struct Findings {
     named: Vec<Finding>,
@@ -61,7 +59,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// One more.
+    /// Adds a finding.
     pub fn add(&mut self, reason: Reason, message: String) {
         let count = self.counts.entry(reason).or_default();
         *count += 1;
@@ -70,7 +68,7 @@ impl Findings {
         }
     }
 
-    /// All of them, sorted, each once.
+    /// All findings, sorted, each once.
     pub fn finish(self) -> Vec<Finding> {
         let mut all = self.named;
         for (reason, count) in self.counts.into_iter().filter(|(_, count)| *count > NAMED) {
@@ -88,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_findings_are_told_one_by_one_and_of_many_the_number() {
+    fn few_findings_are_reported_one_by_one_and_many_are_counted() {
         let mut findings = Findings::default();
         for number in 0..NAMED + 7 {
             findings.add(Reason::Malformed, format!("part {number}"));

@@ -1,9 +1,8 @@
 //! Hash maps and sets of the control plane.
 //!
-//! Some keys are chosen by users of the cluster: names, and addresses of Services without a selector. So the hash is
-//! keyed, at random for each process and each map: whoever doesn't see it can't choose keys that collide. It is
-//! foldhash, the default of `hashbrown`, not the slower SipHash of the standard library, which also withstands those
-//! who can measure single look-ups: nobody who talks to an API server can.
+//! Users of the cluster choose some keys: names, and addresses of Services without a selector. So the hash has a random
+//! key for each process and map, and colliding keys can't be chosen. foldhash, the default of `hashbrown`, is faster than
+//! the standard library's SipHash, which also resists attackers that time single look-ups; users of an API server can't.
 
 /// A hash map.
 pub(crate) type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;

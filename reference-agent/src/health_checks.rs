@@ -1,17 +1,17 @@
-//! Health check node ports: what a cloud's load balancer asks to find nodes with endpoints of a Service with
+//! Health check node ports, by which a cloud's load balancer finds nodes with endpoints of a Service with
 //! `externalTrafficPolicy: Local`.
 //!
 //! ```text
 //! control loop ─▶ Wanted ─▶ HealthChecks: one listener each ─▶ 200 with endpoints here, otherwise 503
-//!                              └─▶ ledger: a port that can't be had
+//!                              └─▶ ledger: a port that can't be bound
 //! ```
 //!
-//! A connection is answered once and closed. Without an agent the port is closed: a load balancer takes that for
-//! unhealthy, as it should, since nobody follows the endpoints.
+//! A connection is answered once and closed. Without an agent the port is closed, which is unhealthy for a load balancer:
+//! the endpoints are not up to date then.
 //!
 //! # Bounds
 //! One listener for each Service that has such a port; [`CONNECTIONS`] at once for each, more wait in the kernel;
-//! [`ANSWER_LIMIT`] for a connection; a port that can't be had is tried again every [`RETRY`].
+//! [`ANSWER_LIMIT`] for a connection; a port that can't be bound is tried again every [`RETRY`].
 
 use std::{
     collections::BTreeMap,
@@ -45,21 +45,21 @@ use crate::{
     reports::Reports,
 };
 
-/// Connections at once, for each port.
+/// Most connections at once, for each port.
 pub const CONNECTIONS: usize = 64;
-/// The longest time for one connection.
+/// Time limit for one connection.
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(5);
-/// From one try to have a port to the next.
+/// Time between two tries to bind a port.
 pub const RETRY: Duration = Duration::from_secs(5);
-/// How many clients may wait for a connection.
+/// Connections that wait in the kernel.
 const BACKLOG: i32 = 128;
-/// Header: how many endpoints are here, so that load balancers can weigh nodes (KEP-1669, kube-proxy).
+/// Header with the number of endpoints on this node, as a weight for load balancers (KEP-1669, kube-proxy).
 const WEIGHT: &str = "x-load-balancing-endpoint-weight";
 
-/// Which health checks there should be.
+/// The wanted health checks.
 pub type Wanted = BTreeMap<ObjectName, HealthCheck>;
 
-/// Serves what is wanted, until nobody can want anything any more; then the ports are closed.
+/// Serves the wanted health checks until the sender is dropped; then the ports are closed.
 pub async fn serve(mut wanted: watch::Receiver<Wanted>, reports: Reports) {
     let mut tasks = JoinSet::new();
     let mut served: BTreeMap<ObjectName, Served> = BTreeMap::new();
@@ -115,13 +115,13 @@ pub async fn serve(mut wanted: watch::Receiver<Wanted>, reports: Reports) {
         tokio::select! {
             changed = wanted.changed() => if changed.is_err() { return },
             () = tokio::time::sleep(RETRY), if !refused.is_empty() => {}
-            // One that was closed.
+            // A closed port's task.
             Some(_) = tasks.join_next() => {}
         }
     }
 }
 
-/// A listener; dropped, it is closed, and connections that are being answered are answered.
+/// A listener. Dropping it closes it; open connections are still answered.
 struct Served {
     port: u16,
     task: AbortHandle,
@@ -137,7 +137,7 @@ fn subject(name: &ObjectName) -> Subject {
     Subject::Object(Kind::Service, name.clone())
 }
 
-/// At all addresses of both families, or of IPv4 alone on a machine without IPv6.
+/// Listens at all addresses of both families, or of IPv4 alone on a machine without IPv6.
 fn listen(port: u16) -> std::io::Result<TcpListener> {
     let both = || {
         let socket = Socket::new(Domain::IPV6, Type::STREAM, None)?;
@@ -154,7 +154,7 @@ fn listen(port: u16) -> std::io::Result<TcpListener> {
 }
 
 fn bind(socket: Socket, address: SocketAddr) -> std::io::Result<TcpListener> {
-    // Connections of an agent before may linger.
+    // Connections of an earlier agent may linger.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
@@ -173,12 +173,12 @@ async fn accept(listener: TcpListener, answerer: Arc<Answerer>) {
             Ok((stream, _)) => {
                 let answerer = Arc::clone(&answerer);
                 tokio::spawn(async move {
-                    // A client that says nothing sensible is told nothing.
+                    // A client without a request in time gets no answer.
                     let _slow = tokio::time::timeout(ANSWER_LIMIT, answer(stream, answerer)).await;
                     drop(permit);
                 });
             }
-            // Out of descriptors, or the client went away.
+            // No file descriptor is left, or the client is gone.
             Err(_) => tokio::time::sleep(FAILED).await,
         }
     }
@@ -207,7 +207,7 @@ impl Answerer {
     fn answer(&self) -> Response<Body> {
         let check = self.wanted.borrow().get(&self.name).copied();
         let endpoints = check.map_or(0, |check| check.local_endpoints);
-        let healthy = self.reports.board.healthy();
+        let healthy = self.reports.readiness.is_healthy();
         let code = if healthy && endpoints > 0 {
             StatusCode::OK
         } else {

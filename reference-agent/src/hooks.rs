@@ -1,18 +1,18 @@
-//! Keeps the programs attached, and alone.
+//! Keeps the programs attached, and evicts leftovers.
 //!
-//! At start, and again every [`SCAN`]: programs that are not attached where they belong are attached, what earlier loads
-//! of this agent have left anywhere is evicted. Both are found by id in what the kernel says, never in what the agent
-//! remembers: pins may be gone, links may be held by others, names may be anybody's. Programs of others stay, and are
-//! named in the log. Devices that come later are attached at once.
+//! At start, and again every [`SCAN`], missing programs are attached, and leftovers of earlier loads are evicted. Both are
+//! found by id in the kernel, never in the agent's memory: pins may be gone, links may be held by other processes, and
+//! names are not unique. Programs of other owners stay, and are logged. New devices are attached at once.
 //!
 //! Network devices come before the cgroup, so that no answer to a connection of an earlier start goes out untranslated. On a
-//! first start there is none, and the cgroup comes first: what a client's packets opened in between would be a flow of its
-//! port, and the next socket there, which is led to the backend itself, would get its first answer in the Service's name.
+//! first start there is no such connection, and the cgroup comes first. Otherwise a packet in between would open a flow of a
+//! client's port, and the next socket with that port, translated at `connect`, would get its first answer from the
+//! Service's address.
 //!
 //! | file | what |
 //! |---|---|
-//! | `devices` | which devices have programs |
-//! | `leftovers` | what earlier loads have left |
+//! | `devices` | programs at network devices |
+//! | `leftovers` | programs of earlier loads |
 
 mod devices;
 mod leftovers;
@@ -26,10 +26,10 @@ use std::{
 use self::{devices::Devices, leftovers::Leftovers};
 use crate::{datapath::Datapath, host::View, metrics::Metrics, transport::Range};
 
-/// From one look at what is attached to the next: how long a stale program can go unnoticed.
+/// Time between two scans: how long a stale program can go unnoticed.
 pub const SCAN: Duration = Duration::from_secs(2);
 
-/// What is said before the first look.
+/// The reason before the first scan.
 const NOT_YET: &str = "the programs are not attached yet";
 
 /// The hooks of one node.
@@ -39,27 +39,27 @@ pub struct Hooks<D> {
     metrics: Metrics,
     devices: Devices,
     leftovers: Leftovers,
-    /// Programs of others at the cgroup, as the last look saw them: hook and id.
+    /// Programs of other owners at the cgroup, at the last scan: hook and id.
     foreign: BTreeSet<(&'static str, u32)>,
     next: Instant,
-    seen: Seen,
-    /// Where cluster IPs are from, and why the programs are not told.
+    state: AtCgroup,
+    /// The ranges of cluster IPs, and why they are not configured.
     service_ranges: Option<(Vec<Range>, Option<String>)>,
-    /// Why ours are not at the cgroup, as the last look found.
+    /// Why the programs are not at the cgroup, at the last scan.
     unattached: Vec<String>,
-    /// Attaching was not tried yet, failed, or was cut short after the programs were there: the set of maps may not have
-    /// taken its place.
+    /// Whether attaching is not known to have succeeded. It may fail after the programs are attached, when the new maps
+    /// have not taken the place of the old ones yet.
     unfinished: bool,
 }
 
-/// What the last look has found at the cgroup.
+/// The programs at the cgroup, at the last scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Seen {
-    /// Nothing is attached yet.
-    Nothing,
-    /// All is as it should be.
+enum AtCgroup {
+    /// There was no scan yet.
+    Unknown,
+    /// All are attached, and no leftover is.
     Good,
-    /// One sentence for each thing that is not.
+    /// The reasons why not, one sentence each.
     Bad(Vec<String>),
 }
 
@@ -73,7 +73,7 @@ impl<D: Datapath> Hooks<D> {
             leftovers: Leftovers::default(),
             foreign: BTreeSet::new(),
             next: now,
-            seen: Seen::Nothing,
+            state: AtCgroup::Unknown,
             service_ranges: None,
             unattached: Vec::new(),
             unfinished: true,
@@ -85,20 +85,20 @@ impl<D: Datapath> Hooks<D> {
         &self.datapath
     }
 
-    /// When to call [`look`](Self::look) next.
+    /// When to call [`scan`](Self::scan) next.
     pub fn next(&self) -> Instant {
         self.next
     }
 
-    /// Takes what the host has now. Devices that are new are attached at once, if the programs are attached at all.
-    pub fn host(&mut self, view: Arc<View>) {
-        if self.devices.want(view) && self.seen != Seen::Nothing {
-            self.devices.catch_up(&mut self.datapath);
+    /// Takes the host's current devices. New ones are attached at once, after the first scan.
+    pub fn set_host(&mut self, view: Arc<View>) {
+        if self.devices.set_view(view) && self.state != AtCgroup::Unknown {
+            self.devices.attach_new(&mut self.datapath);
         }
     }
 
-    /// Takes where cluster IPs are from, which the programs are told at once.
-    pub fn service_ranges(&mut self, ranges: &[Range]) {
+    /// Takes the ranges of cluster IPs, and configures the programs at once.
+    pub fn set_service_ranges(&mut self, ranges: &[Range]) {
         if self
             .service_ranges
             .as_ref()
@@ -109,24 +109,25 @@ impl<D: Datapath> Hooks<D> {
                 "cluster IPs are from these ranges; what no Service has there is refused"
             );
             self.service_ranges = Some((ranges.to_vec(), None));
-            self.tell_ranges();
+            self.configure_ranges();
         }
     }
 
-    fn tell_ranges(&mut self) {
+    fn configure_ranges(&mut self) {
         if let Some((ranges, failed)) = &mut self.service_ranges {
-            let told = self.datapath.set_service_ranges(ranges);
-            *failed = told
+            let configured = self.datapath.set_service_ranges(ranges);
+            *failed = configured
                 .err()
                 .map(|error| format!("the programs are not told the Service ranges: {error}"));
         }
     }
 
-    /// Puts everything in order, if it is time. `filled`: the maps say what the API says.
+    /// Compares the kernel's state with the wanted one and repairs it, if a scan is due. `filled`: the maps hold what the
+    /// API has.
     ///
-    /// Maps of an earlier start serve as they are, so their programs are switched at once. New maps are filled
-    /// first: until then whatever is attached serves better than programs that know no service.
-    pub fn look(&mut self, filled: bool, now: Instant) {
+    /// Adopted maps serve as they are, so that programs are replaced at once. New maps are filled first: until then the
+    /// programs of an earlier load serve better than programs with empty maps.
+    pub fn scan(&mut self, filled: bool, now: Instant) {
         if now < self.next || !(filled || self.datapath.adopted()) {
             return;
         }
@@ -134,40 +135,41 @@ impl<D: Datapath> Hooks<D> {
         let mut bad = Vec::new();
         if self.datapath.first() {
             self.attach(&mut bad);
-            self.devices.look(&mut self.datapath);
+            self.devices.scan(&mut self.datapath);
         } else {
-            self.devices.look(&mut self.datapath);
+            self.devices.scan(&mut self.datapath);
             self.attach(&mut bad);
         }
         self.unattached.clone_from(&bad);
-        // Without our own programs an old one is better than none.
+        // Without the agent's own programs a leftover is better than none.
         if bad.is_empty() {
             let devices = &self.devices;
-            self.leftovers
-                .evict(&self.datapath, &self.metrics, |found| devices.keep(found));
+            self.leftovers.evict(&self.datapath, &self.metrics, |found| {
+                devices.keeps_leftover(found)
+            });
             bad.extend(self.leftovers.reasons());
         }
-        self.look_at_others();
-        self.tell_ranges();
-        let seen = if bad.is_empty() {
-            Seen::Good
+        self.log_foreign();
+        self.configure_ranges();
+        let state = if bad.is_empty() {
+            AtCgroup::Good
         } else {
-            Seen::Bad(bad)
+            AtCgroup::Bad(bad)
         };
-        if seen != self.seen
-            && let Seen::Bad(reasons) = &seen
+        if state != self.state
+            && let AtCgroup::Bad(reasons) = &state
         {
             tracing::warn!(?reasons, "the programs at the cgroup are not as they should be");
         }
-        self.seen = seen;
+        self.state = state;
     }
 
-    /// Why this node can't be relied on, one sentence each; empty: it can.
+    /// Why this node is not ready, one sentence each.
     pub fn reasons(&self) -> Vec<String> {
-        let mut reasons = match &self.seen {
-            Seen::Nothing => vec![NOT_YET.to_owned()],
-            Seen::Good => Vec::new(),
-            Seen::Bad(reasons) => reasons.clone(),
+        let mut reasons = match &self.state {
+            AtCgroup::Unknown => vec![NOT_YET.to_owned()],
+            AtCgroup::Good => Vec::new(),
+            AtCgroup::Bad(reasons) => reasons.clone(),
         };
         reasons.extend(self.devices.reasons());
         reasons.extend(
@@ -178,12 +180,12 @@ impl<D: Datapath> Hooks<D> {
         reasons
     }
 
-    /// Those of them for which nobody is served here, or nobody outside: the programs are not at the cgroup, or not at
-    /// a device of the node's.
-    pub fn serving_nobody(&self) -> Vec<String> {
-        let mut reasons = match &self.seen {
-            Seen::Nothing => vec![NOT_YET.to_owned()],
-            Seen::Good | Seen::Bad(_) => self.unattached.clone(),
+    /// Those of them for which no Service is served, on the node or from outside: the programs are not at the cgroup, or
+    /// not at one of the node's own devices.
+    pub fn unattached_reasons(&self) -> Vec<String> {
+        let mut reasons = match &self.state {
+            AtCgroup::Unknown => vec![NOT_YET.to_owned()],
+            AtCgroup::Good | AtCgroup::Bad(_) => self.unattached.clone(),
         };
         reasons.extend(self.devices.reasons_of_node());
         reasons
@@ -195,7 +197,7 @@ impl<D: Datapath> Hooks<D> {
             Ok(unattached) => unattached,
             Err(error) => return bad.push(format!("can't see what is attached: {error}")),
         };
-        if self.seen == Seen::Good {
+        if self.state == AtCgroup::Good {
             tracing::warn!(hooks = ?unattached, "programs were detached, and not by this agent; attaching them again");
         }
         let attached = self.datapath.attach();
@@ -205,9 +207,9 @@ impl<D: Datapath> Hooks<D> {
         }
     }
 
-    /// Names programs of others that are new at the cgroup. They may decide before ours, and that is their owner's
-    /// business; the agent's own probe sees whether Services are served nevertheless.
-    fn look_at_others(&mut self) {
+    /// Logs programs of other owners that are new at the cgroup. They may run before the agent's; its own probe shows
+    /// whether Services are served nevertheless.
+    fn log_foreign(&mut self) {
         let found = match self.datapath.foreign() {
             Ok(found) => found,
             Err(error) => return tracing::debug!(%error, "can't see programs of others"),

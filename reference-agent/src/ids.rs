@@ -1,14 +1,13 @@
-//! Numbers for map keys: handed out once, and again only after they were given back.
+//! Allocates ids for map keys.
 
 use std::collections::{BTreeSet, VecDeque};
 
-/// Hands out numbers from 1 to a limit.
+/// Allocates ids from 1 to a limit.
 ///
-/// Numbers never used come first, then those given back, longest free first: a number rests for as long as
-/// possible.
+/// Ids never used come first, then the freed ones, longest free first, so that an id is reused as late as possible.
 #[derive(Debug)]
 pub struct IdAllocator {
-    /// Everything from here to the limit was never handed out, except what is reserved.
+    /// Ids from here to the limit were never allocated, except reserved ones.
     next: u32,
     last: u32,
     reserved: BTreeSet<u32>,
@@ -16,7 +15,7 @@ pub struct IdAllocator {
 }
 
 impl IdAllocator {
-    /// Numbers from 1 to `last`.
+    /// Ids from 1 to `last`.
     pub fn new(last: u32) -> Self {
         Self {
             next: 1,
@@ -26,18 +25,18 @@ impl IdAllocator {
         }
     }
 
-    /// Whether a number can have been handed out.
+    /// Whether an id is in the range.
     pub fn contains(&self, id: u32) -> bool {
         (1..=self.last).contains(&id)
     }
 
-    /// Takes a number that is in use already, before any was handed out.
+    /// Reserves an id that is in use already, before any is allocated.
     pub fn reserve(&mut self, id: u32) {
         debug_assert!(self.next == 1 && self.contains(id));
         self.reserved.insert(id);
     }
 
-    /// A number that nobody has; `None` if all are in use.
+    /// An unused id; `None` if all are in use.
     pub fn allocate(&mut self) -> Option<u32> {
         while self.next <= self.last {
             let id = self.next;
@@ -49,9 +48,9 @@ impl IdAllocator {
         self.free.pop_front()
     }
 
-    /// Gives a number back. Nothing may carry it any more.
+    /// Frees an id. No map entry may have it any more.
     pub fn free(&mut self, id: u32) {
-        // Reserved, and the counter hasn't come to it: it will.
+        // A reserved id is at or after `next`, which still comes to it.
         if !self.reserved.remove(&id) {
             self.free.push_back(id);
         }
@@ -63,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zero_is_never_handed_out_and_the_limit_is_kept() {
+    fn zero_is_never_allocated_and_the_limit_is_kept() {
         let mut ids = IdAllocator::new(2);
         assert_eq!(
             [ids.allocate(), ids.allocate(), ids.allocate()],
@@ -72,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_given_back_rests_until_the_others_are_used() {
+    fn a_freed_id_is_reused_after_all_others() {
         let mut ids = IdAllocator::new(3);
         let [first, second] = [ids.allocate(), ids.allocate()].map(Option::unwrap);
         ids.free(second);
@@ -84,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn reserved_numbers_are_skipped_until_given_back() {
+    fn reserved_ids_are_skipped_until_freed() {
         let mut ids = IdAllocator::new(4);
         ids.reserve(1);
         ids.reserve(3);

@@ -1,4 +1,4 @@
-//! Findings that last, of every object.
+//! The current findings of every object.
 //!
 //! ```text
 //! reading an object ─┐            ┌─▶ log: once when they begin, once when they are over
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! # Bounds
-//! Objects that exist and have findings; of each and of each origin [`SENTENCES`] sentences, the rest is counted.
-//! [`LINES`] log lines at once and [`LINES_PER_SECOND`] on average; what is left out is counted in the next line.
+//! Objects that exist and have findings; of each and of each origin [`SENTENCES`] messages, the rest is counted.
+//! [`LINES`] log lines at once and [`LINES_PER_SECOND`] on average; the next line has the number of those left out.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,14 +27,14 @@ use crate::{
     names::ObjectName,
 };
 
-/// Sentences that are kept of each object and origin.
+/// Messages that are kept of each object and origin.
 pub const SENTENCES: usize = 16;
 /// Log lines at once.
 pub const LINES: f64 = 100.0;
 /// Log lines on average.
 pub const LINES_PER_SECOND: f64 = 10.0;
 
-/// What a finding is about.
+/// The subject of a finding.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     /// An object; a Node or ServiceCIDR has no namespace.
@@ -55,7 +55,7 @@ impl fmt::Display for Subject {
     }
 }
 
-/// Who found it: each replaces its own findings alone.
+/// The step that found it. Each step replaces only its own findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
     /// Reading the object.
@@ -144,7 +144,7 @@ impl Ledger {
         }
     }
 
-    /// One line for each sentence, by object; what is beyond [`SENTENCES`] as a number.
+    /// One line for each message, by object; beyond [`SENTENCES`] a number.
     pub fn text(&self) -> String {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
@@ -161,13 +161,13 @@ impl Ledger {
         text
     }
 
-    /// Gives notice again of findings that last: the first sentence of each object and reason, of `most` at most.
+    /// Sends notices of current findings again: the first message of each object and reason, at most `most`.
     pub fn repeat(&self, most: usize) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut said = BTreeSet::new();
+        let mut sent = BTreeSet::new();
         for ((subject, _), entry) in &state.entries {
             for finding in &entry.sentences {
-                if said.len() < most && said.insert((subject, finding.reason)) {
+                if sent.len() < most && sent.insert((subject, finding.reason)) {
                     self.notify(subject, finding.clone());
                 }
             }
@@ -193,7 +193,7 @@ impl State {
         }
     }
 
-    /// One line, whatever is wrong with the object: a slice has up to a thousand endpoints.
+    /// One line for all findings of the object: a slice has up to a thousand endpoints.
     fn log(&mut self, subject: &Subject, fresh: &[Finding], all: usize) {
         if fresh.is_empty() && all > 0 {
             return;
@@ -208,7 +208,7 @@ impl State {
         }
         self.lines -= 1.0;
         let left_out = std::mem::take(&mut self.left_out);
-        // A Service's story is followed by its name.
+        // Lines of a Service are found by this field.
         let service = match subject {
             Subject::Object(Kind::Service, name) => Some(tracing::field::display(name)),
             _ => None,

@@ -1,9 +1,9 @@
-//! Maglev's table: which backend each slot of a service port gets, the same on every node.
+//! Maglev's table: the backend of each slot of a service port, the same on every node.
 //!
 //! "Maglev: A Fast and Reliable Software Network Load Balancer", Eisenbud et al., NSDI 2016, section 3.4. Each
 //! backend has a permutation of all slots, by an offset and a skip that are hashes of its name; the backends take
-//! turns, each the first slot of its permutation that nobody has yet, until none is free. So each backend gets as
-//! many slots as any other, but for one; and one that comes or goes changes little for the others.
+//! turns, each taking the first free slot of its permutation, until none is free. So the numbers of slots differ by one at
+//! most, and adding or removing a backend changes few slots of the others.
 //!
 //! # Name
 //! A backend is named by its address, port and protocol, never by a number: numbers are each node's own. Turns
@@ -21,10 +21,9 @@
 //! A single backend needs no choice: one slot.
 //!
 //! # Room
-//! SLOTS has to hold the tables of all service ports, and each twice, as the old and the new one are both there while one
-//! is switched to the other. So all tables have the first of [`SCALES`] with which they fit into half of it: at least 100
-//! slots for each backend, or 25, or 16, or none but one for each. Which one that is follows from what every node is told
-//! alike, never from what is written: [`model`](crate::model) counts it.
+//! SLOTS has to hold the tables of all service ports, and each twice during a switch. So all tables have the first of
+//! [`SCALES`] with which they fit into half of it: at least 100 slots for each backend, or 25, or 16, or one. The choice
+//! follows from the API's objects alone, so that all nodes agree: [`model`](crate::model) counts them.
 
 use std::collections::BTreeSet;
 
@@ -35,11 +34,11 @@ use crate::transport::TransportAddress;
 /// Sizes of tables: the greatest primes below powers of four, from 2⁶ to 2¹⁶.
 pub const SIZES: [usize; 6] = [61, 251, 1021, 4093, 16_381, 65_521];
 
-/// Fewer slots for each backend than this are no table: shares would differ by more than 6.25 %.
+/// Least slots for each backend of a table. With fewer, shares would differ by more than 6.25 %.
 const LEAST: usize = 16;
 
-/// From the largest tables to none. No table takes more than half of what there is for all of its scale, an eighth, a
-/// thirty-second.
+/// From the largest tables to none. The largest table of a scale takes a half, an eighth, or a thirty-second of the room
+/// for all.
 pub const SCALES: [Scale; 4] = [
     Scale {
         slots_per_backend: 100,
@@ -64,7 +63,7 @@ const _: () = assert!(
     "two of the largest tables fit twice"
 );
 
-/// How large tables are: one for all service ports.
+/// The scale of all tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
     slots_per_backend: usize,
@@ -83,8 +82,8 @@ impl Scale {
         self.slots_per_backend
     }
 
-    /// How many slots a service port of so many backends has. Beyond the largest size of the scale they have fewer slots
-    /// each, down to 16, and then one: shares are equal, and a backend that comes or goes moves many flows.
+    /// How many slots a service port with this many backends has. Beyond the largest size of the scale each has fewer slots,
+    /// down to 16, and then one: shares are equal, and adding or removing a backend moves many flows.
     pub fn size(self, backends: usize) -> usize {
         if backends <= 1 {
             return backends;
@@ -96,7 +95,7 @@ impl Scale {
         usual.or(fewer).unwrap_or(backends)
     }
 
-    /// How many slots a service port of at most so many backends has at most.
+    /// How many slots a service port with at most this many backends has at most.
     pub fn most(self, backends: usize) -> usize {
         if backends > self.largest / LEAST {
             self.largest.max(backends)
@@ -106,7 +105,7 @@ impl Scale {
     }
 }
 
-/// The table of a set of backends, in whatever order they come, and however often. Empty without backends.
+/// The table of a set of backends, which may be unsorted and repeated. Empty without backends.
 pub fn table(scale: Scale, backends: impl IntoIterator<Item = TransportAddress>) -> Vec<TransportAddress> {
     let backends: BTreeSet<_> = backends.into_iter().collect();
     let size = scale.size(backends.len());
@@ -116,8 +115,7 @@ pub fn table(scale: Scale, backends: impl IntoIterator<Item = TransportAddress>)
     of_size(size, &backends)
 }
 
-/// A number by which tables can be compared, such as those of two nodes: equal for equal tables, and hardly ever for
-/// others.
+/// A hash of a table, to compare those of two nodes.
 pub fn digest(table: impl IntoIterator<Item = TransportAddress>) -> u64 {
     let slots = table.into_iter();
     slots.fold(0, |digest, owner| mix(digest ^ hash(&owner, OFFSET)))
@@ -137,9 +135,9 @@ fn of_size(size: usize, backends: &BTreeSet<TransportAddress>) -> Vec<TransportA
 /// A walk through all slots.
 #[derive(Clone, Copy, Debug)]
 struct Permutation {
-    /// Where it is.
+    /// The current slot.
     at: usize,
-    /// From one slot to the next; from 1 to one below the number of slots.
+    /// The step to the next slot; from 1 to one below the number of slots.
     skip: usize,
 }
 
@@ -156,7 +154,7 @@ impl Permutation {
         }
     }
 
-    /// The next slot that is free, which is no longer free. There must be one.
+    /// Takes the next free slot. There must be one.
     fn take(&mut self, owners: &mut [usize], owner: usize) {
         loop {
             let slot = self.at;
@@ -171,8 +169,8 @@ impl Permutation {
 
 const FREE: usize = usize::MAX;
 
-/// Who has each slot: the backends take turns. Each walks through all slots at most once: `permutations × size`
-/// steps at most, `size × ln(size)` about.
+/// The owner of each slot: the backends take turns. Each walks through all slots at most once: `permutations × size`
+/// steps at most, about `size × ln(size)`.
 fn populate(mut permutations: Vec<Permutation>, size: usize) -> Vec<usize> {
     if permutations.is_empty() {
         return Vec::new();
@@ -186,7 +184,7 @@ fn populate(mut permutations: Vec<Permutation>, size: usize) -> Vec<usize> {
     owners
 }
 
-/// Of the offset: the fraction of √2. Of the skip: that of √3. Any two numbers would do.
+/// Seeds: the fractions of √2 and √3. Any two numbers would do.
 const OFFSET: u64 = 0x6a09_e667_f3bc_c908;
 const SKIP: u64 = 0xbb67_ae85_84ca_a73b;
 

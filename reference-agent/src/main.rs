@@ -7,8 +7,8 @@ use reference_agent::cli::{self, Command};
 
 /// Balances Kubernetes Services on this node with eBPF, at the socket.
 ///
-/// Start with `run`; look with `dump`; take it all away with `cleanup`. Is it well? Ask
-/// http://127.0.0.1:9440/readyz, which gives the reasons if not.
+/// `run` starts it, `dump` prints its maps, `cleanup` removes everything. http://127.0.0.1:9440/readyz gives the reasons if
+/// the node is not ready.
 #[derive(Debug, Parser)]
 #[command(version, after_help = cli::EXIT_CODES)]
 struct Arguments {

@@ -10,7 +10,7 @@ use crate::hash::HashMap;
 /// Namespace and name of an API object. Clones share their text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectName {
-    /// Its namespace; empty for what belongs to none, such as a Node.
+    /// Its namespace; empty for cluster-scoped objects, such as Nodes.
     pub namespace: Arc<str>,
     /// Its name.
     pub name: Arc<str>,
@@ -35,16 +35,16 @@ impl fmt::Display for ObjectName {
     }
 }
 
-/// Number of an [`ObjectName`], for as long as anything refers to it. Never handed out twice.
+/// Number of an [`ObjectName`] while anything refers to it. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(u64);
 
 impl ObjectId {
-    /// The node itself, which no [`Interner`] hands out: what is in the plan and not in the API.
+    /// The node itself, which is in plans and not in the API. No [`Interner`] returns it.
     pub const NODE: Self = Self(0);
 }
 
-/// Names of one kind, such as zones: sorted, each once. Takes no memory of its own while empty.
+/// Names, such as those of zones: sorted, each once. An empty set takes no heap memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NameSet(Box<[Arc<str>]>);
 
@@ -54,17 +54,17 @@ impl NameSet {
         self.0.binary_search_by(|one| (**one).cmp(name)).is_ok()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All of them, in order.
+    /// All names, in order.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(AsRef::as_ref)
     }
 
-    /// All of them, to be replaced by texts that are equal.
+    /// All names, to be replaced by equal ones.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Arc<str>> {
         self.0.iter_mut()
     }
@@ -79,7 +79,7 @@ impl<T: Into<Arc<str>>> FromIterator<T> for NameSet {
     }
 }
 
-/// Hands out numbers for names, and forgets names that nothing refers to any more.
+/// Numbers names, and forgets those without references.
 #[derive(Debug, Default)]
 pub struct Interner {
     last: u64,
@@ -132,12 +132,12 @@ impl Interner {
         self.entries.get(&id).map(|entry| &entry.name)
     }
 
-    /// How many names it knows.
+    /// How many names it has.
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether it knows none.
+    /// Whether it has no names.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }

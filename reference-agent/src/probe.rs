@@ -1,9 +1,8 @@
 //! The agent's own probe: one connection through the programs, every few seconds.
 //!
-//! A frontend that nobody else has, [`FRONTEND`], leads to a listener of the agent on loopback. Who connects to it by the
-//! socket programs gets there, and is answered with what only this agent knows; who is not translated, or is translated
-//! by a program of another load, is not. So it is known whether the programs that run are those that read the maps which
-//! this agent writes, whatever is attached where, and whatever the agent believes.
+//! A frontend of the agent alone, [`FRONTEND`], leads to its listener on loopback, which answers with a secret. A connection
+//! gets this answer only if the programs that run for it read the maps that this agent writes, independently of what the
+//! agent knows about attachments.
 
 use std::{
     fmt, io,
@@ -22,40 +21,39 @@ use tokio::{
 };
 
 use crate::{
-    api_access,
-    board::{Board, Part},
-    model,
+    api_access, model,
+    readiness::{Component, Readiness},
     reports::Reports,
     transport::{Protocol, TransportAddress},
 };
 
-/// Where the probe goes, unless another address is given: of the range that no router forwards (RFC 3927), and which no
-/// Service has.
+/// The default frontend, of the range that no router forwards (RFC 3927) and that no Service has.
 pub const FRONTEND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(169, 254, 94, 40)), 9441);
-/// From one probe to the next.
+/// Time between two probes.
 pub const PERIOD: Duration = Duration::from_secs(3);
 /// A probe that takes longer has failed. On loopback it takes less than a millisecond.
 pub const LIMIT: Duration = Duration::from_secs(2);
-/// So many failures in a row are told: one may be a busy machine's.
+/// Failures in a row that are reported: a single one may come from a busy machine.
 pub const FAILURES: u32 = 2;
 
-/// From one look to the next whether it is time for the first probe.
+/// Interval at which the probe waits for the programs and lists.
 const READY_POLL: Duration = Duration::from_millis(50);
-/// Bytes of what only this agent knows.
+/// Bytes of the secret.
 const SECRET: usize = 16;
 
-/// Whether and where the agent probes.
+/// The frontend of the probe, or none.
 #[derive(Clone, Debug, Args)]
 pub struct ProbeFlags {
-    /// Where the agent's own probe goes, an address and port that nobody else has; off: nowhere
+    /// Address and port of the agent's own probe, which must be unused; off: no probe
     ///
-    /// Every three seconds the agent connects to it by its own programs, and expects itself; otherwise /readyz says so.
+    /// Every three seconds the agent connects to it through its own programs, and must reach itself; otherwise the node is
+    /// not ready.
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = Target(Some(FRONTEND)))]
     probe: Target,
 }
 
 impl ProbeFlags {
-    /// Where the probe goes, if there is one.
+    /// The frontend of the probe, if there is one.
     pub(crate) const fn frontend(&self) -> Option<SocketAddr> {
         self.probe.0
     }
@@ -88,17 +86,17 @@ impl fmt::Display for Target {
 }
 
 impl ProbeFlags {
-    /// The probe of an agent whose programs are attached to `cgroup`; `None`: it was switched off, or the agent's own
-    /// sockets are not seen by the programs there, which is said.
+    /// The probe of an agent whose programs are attached to `cgroup`; `None`: it is off, or the programs there do not run
+    /// for the agent's own sockets, which is logged.
     ///
     /// # Errors
-    /// What the kernel said about the listener.
-    pub async fn prober(&self, cgroup: &Path, board: &Board) -> io::Result<Option<Prober>> {
+    /// The kernel's error about the listener.
+    pub async fn prober(&self, cgroup: &Path, readiness: &Readiness) -> io::Result<Option<Prober>> {
         let Some(frontend) = self.probe.0 else {
             return Ok(None);
         };
         match api_access::cgroup::covers(cgroup) {
-            Ok(true) => Prober::new(frontend, board).await.map(Some),
+            Ok(true) => Prober::new(frontend, readiness).await.map(Some),
             Ok(false) => {
                 tracing::warn!(
                     cgroup = %cgroup.display(),
@@ -119,31 +117,31 @@ impl ProbeFlags {
 pub struct Prober {
     frontend: SocketAddr,
     listener: TcpListener,
-    /// What the listener says to everybody.
+    /// The listener's answer.
     secret: [u8; SECRET],
 }
 
 /// Why a probe failed.
 #[derive(Debug, thiserror::Error)]
-enum Failed {
+enum ProbeError {
     #[error("no answer in {LIMIT:?}")]
-    Late,
+    Timeout,
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error("the answer came from another server, {0}")]
-    Stranger(SocketAddr),
+    OtherServer(SocketAddr),
     #[error("the socket shows {0} instead of the frontend")]
-    Shown(SocketAddr),
+    WrongPeer(SocketAddr),
 }
 
 impl Prober {
-    /// Listens on loopback, at a port of the kernel's choice. Until the first probe has been served, the board says so.
+    /// Listens on loopback, at a port of the kernel's choice. Until the first probe is served, the node is not ready.
     ///
     /// # Errors
-    /// What the kernel said.
-    pub async fn new(frontend: SocketAddr, board: &Board) -> io::Result<Self> {
-        board.say(
-            Part::Probe,
+    /// The kernel's error.
+    pub async fn new(frontend: SocketAddr, readiness: &Readiness) -> io::Result<Self> {
+        readiness.set_reasons(
+            Component::Probe,
             vec!["the agent's own probe has not been served yet".to_owned()],
         );
         let loopback = match frontend {
@@ -157,10 +155,10 @@ impl Prober {
         })
     }
 
-    /// What the plan needs to know of it.
+    /// Frontend and backend, for the plan.
     ///
     /// # Errors
-    /// The listener has no address any more.
+    /// The listener's address can't be read.
     pub fn plan(&self) -> io::Result<model::Probe> {
         let at = |socket: SocketAddr| TransportAddress {
             protocol: Protocol::Tcp,
@@ -173,7 +171,7 @@ impl Prober {
         })
     }
 
-    /// Probes, once everything else is ready, and tells the board. For ever.
+    /// Probes without end, once the programs are attached and everything is listed, and reports failures.
     pub async fn run(self, reports: Reports) {
         let Self {
             frontend,
@@ -184,14 +182,17 @@ impl Prober {
             let (mut failures, mut pause) = (FAILURES, READY_POLL);
             loop {
                 sleep(pause).await;
-                // Before programs and maps are there it has nothing to say, and the others say that. What lasts
-                // elsewhere (an object that does not fit, an API server that is away) must not keep it from looking.
-                if !reports.board.well(&[Part::Programs, Part::Lists]) {
+                // Before that a probe can't be served. Reasons of other components (an object that does not fit, an API
+                // server that is away) must not stop it.
+                if !reports
+                    .readiness
+                    .are_ready(&[Component::Programs, Component::Lists])
+                {
                     continue;
                 }
                 pause = PERIOD;
                 let probed = timeout(LIMIT, probe(frontend, secret)).await;
-                let failed = probed.unwrap_or(Err(Failed::Late)).err();
+                let failed = probed.unwrap_or(Err(ProbeError::Timeout)).err();
                 let outcome = if failed.is_none() { "served" } else { "failed" };
                 reports.metrics.probes.at([outcome]).inc();
                 failures = if failed.is_none() {
@@ -199,28 +200,30 @@ impl Prober {
                 } else {
                     failures.saturating_add(1)
                 };
-                let told = failed.filter(|_| failures >= FAILURES).map(|why| {
+                let reason = failed.filter(|_| failures >= FAILURES).map(|why| {
                     format!(
                         "the agent's own probe to {frontend} is not served, so Services may not be: {why}; \
                          `plumbline doctor explain {frontend}` shows which program decides"
                     )
                 });
                 if failures < FAILURES && failures > 0 {
-                    // Not twice in a row yet: what was said before stays.
+                    // Not twice in a row yet: the reasons stay.
                     continue;
                 }
-                reports.board.say(Part::Probe, told.into_iter().collect());
+                reports
+                    .readiness
+                    .set_reasons(Component::Probe, reason.into_iter().collect());
             }
         };
         tokio::join!(answer(listener, secret), probing);
     }
 }
 
-/// Says the secret to everybody. Loopback is this machine's alone.
+/// Answers every connection with the secret. Loopback can't be reached from outside.
 async fn answer(listener: TcpListener, secret: [u8; SECRET]) {
     loop {
         match listener.accept().await {
-            // Short enough for any socket's buffer, so nobody can hold it up; one that is gone wants no answer.
+            // The secret fits into any socket's buffer, so that a client can't delay it; errors are the client's.
             Ok((mut stream, _)) => {
                 let _ = timeout(LIMIT, stream.write_all(&secret)).await;
             }
@@ -232,19 +235,21 @@ async fn answer(listener: TcpListener, secret: [u8; SECRET]) {
     }
 }
 
-async fn probe(frontend: SocketAddr, secret: [u8; SECRET]) -> Result<(), Failed> {
+async fn probe(frontend: SocketAddr, secret: [u8; SECRET]) -> Result<(), ProbeError> {
     let mut stream = TcpStream::connect(frontend).await?;
-    let mut said = [0; SECRET];
+    let mut answer = [0; SECRET];
     let peer = stream.peer_addr()?;
-    match stream.read_exact(&mut said).await {
-        Ok(_) if said == secret => {}
-        Ok(_) => return Err(Failed::Stranger(peer)),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(Failed::Stranger(peer)),
+    match stream.read_exact(&mut answer).await {
+        Ok(_) if answer == secret => {}
+        Ok(_) => return Err(ProbeError::OtherServer(peer)),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            return Err(ProbeError::OtherServer(peer));
+        }
         Err(error) => return Err(error.into()),
     }
     if peer == frontend {
         Ok(())
     } else {
-        Err(Failed::Shown(peer))
+        Err(ProbeError::WrongPeer(peer))
     }
 }

@@ -1,11 +1,9 @@
-//! Watch stream of one kind → events, so that nothing is lost over a relist.
+//! Watch stream of one kind → events, without losses over a relist.
 //!
-//! A watch that fell out of the server's window starts again with a list. What was deleted in the gap is in
-//! nobody's event: it is what was known before the list began and is not in it. `Relist` keeps the names that it
-//! has passed on, and says `Deleted` for those that a completed list did not name.
+//! A watch that has expired starts again with a list, and there are no events of what was deleted meanwhile. `Relist`
+//! keeps the names that it has passed on, and passes a deletion on for each one that a complete list lacks.
 //!
-//! Objects of a list are passed on at once, not held back until the list is complete: a list of fifty thousand
-//! slices delays nobody, and needs no second copy in memory.
+//! Objects of a list are passed on at once, so that a list of fifty thousand slices needs no second copy in memory.
 
 use std::collections::HashSet;
 
@@ -14,7 +12,7 @@ use crate::{
     names::ObjectName,
 };
 
-/// What a watch of one kind of object delivers.
+/// An item of the watch of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watched<T> {
     /// A list begins.
@@ -29,15 +27,15 @@ pub enum Watched<T> {
     Delete(ObjectName),
 }
 
-/// What can be watched.
+/// A kind of object that can be watched.
 pub trait Object {
     /// The kind.
     const KIND: Kind;
     /// Namespace and name.
     fn name(&self) -> ObjectName;
-    /// The event that it exists.
+    /// The event that it was created or changed.
     fn applied(self) -> Event;
-    /// The event that one of this name does not.
+    /// The event that one of this name was deleted.
     fn deleted(name: ObjectName) -> Event;
 }
 
@@ -109,12 +107,12 @@ impl Object for ServiceCidr {
 #[derive(Debug, Default)]
 pub struct Relist {
     known: HashSet<ObjectName>,
-    /// Known names that the list in progress has not named yet.
+    /// Known names that are not in the current list yet.
     missing: Option<HashSet<ObjectName>>,
 }
 
 impl Relist {
-    /// Takes what the watch delivered; the result is in the order in which it is to be applied.
+    /// Takes an item of the watch. The result: events, in the order in which they are to be applied.
     pub fn take<T: Object>(&mut self, watched: Watched<T>) -> Vec<Event> {
         match watched {
             Watched::Init => {

@@ -1,30 +1,30 @@
-//! What every part of the agent reports to.
+//! What every module of the agent reports to.
 
 use tokio::sync::mpsc;
 
 use crate::{
-    board::Board,
     ledger::{Ledger, Notice},
     metrics::Metrics,
+    readiness::Readiness,
 };
 
-/// Where parts say what they see. Clones are the same.
+/// Readiness, findings and metrics. Clones are the same.
 #[derive(Clone, Debug)]
 pub struct Reports {
-    /// Why this node can't be relied on.
-    pub board: Board,
-    /// What of the objects can't be used.
+    /// Why this node is not ready.
+    pub readiness: Readiness,
+    /// Findings about objects.
     pub ledger: Ledger,
-    /// What is counted.
+    /// Counters and gauges.
     pub metrics: Metrics,
 }
 
 impl Reports {
-    /// Nothing reported yet. New findings go to `notices`.
+    /// Empty. New findings go to `notices`.
     pub fn new(notices: Option<mpsc::Sender<Notice>>) -> Self {
         let metrics = Metrics::new();
         Self {
-            board: Board::new(),
+            readiness: Readiness::new(),
             ledger: Ledger::new(metrics.clone(), notices),
             metrics,
         }

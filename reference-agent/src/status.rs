@@ -1,7 +1,7 @@
-//! What the agent says about itself over HTTP.
+//! The agent's HTTP endpoints: health, readiness, metrics, findings, and what the maps hold.
 //!
 //! # Bounds
-//! [`ANSWER_LIMIT`] for an answer that the control loop must give; a few of those at once, more are refused.
+//! [`ANSWER_LIMIT`] for an answer of the control loop; a few [`Question`]s at once, more are refused.
 
 use std::time::Duration;
 
@@ -19,38 +19,48 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{agent::Question, board::BEAT_LIMIT, maps::MapError, reports::Reports};
+use crate::{maps::MapError, readiness::ROUND_LIMIT, reports::Reports};
 
-/// A question that the control loop has not answered in this time is given up.
+/// Time after which a question to the control loop is given up.
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(30);
-/// Header of `/dump`: where the maps are, so that nobody takes them for others.
+/// Header of `/dump`: the maps' folder, which tells agents of one machine apart.
 pub const MAPS_AT: &str = "plumbline-maps-at";
-/// For how long clients may hold up the end of the process: a scrape takes less.
+/// How long clients may delay the end of the process: a scrape takes less.
 const END_LIMIT: Duration = Duration::from_secs(2);
 /// Media type of `/metrics`.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// A request for what only the control loop may read. It is answered between two rounds, when everything begun is
+/// written.
+#[derive(Debug)]
+pub enum Question {
+    /// The maps as text.
+    Dump(oneshot::Sender<Result<String, MapError>>),
+    /// The plan of everything, from scratch, as text.
+    Plan(oneshot::Sender<String>),
+}
+
 /// What answers are made of.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// What the parts have reported.
+    /// Reports of all modules.
     pub reports: Reports,
-    /// For what only the control loop can tell.
-    pub asking: mpsc::Sender<Question>,
-    /// Where the maps are.
+    /// To the control loop.
+    pub questions: mpsc::Sender<Question>,
+    /// The maps' folder.
     pub maps_at: String,
 }
 
-/// Serves until told to end:
+/// Serves until `shutdown`:
 ///
 /// | path | answer |
 /// |---|---|
-/// | `/healthz` | 200 while the control loop comes round, whatever the API server does; otherwise 503 |
-/// | `/readyz` | 200 if this node can be relied on: programs attached and alone, everything listed and written, and the agent's own probe answered; otherwise 503 with one reason in each line |
+/// | `/healthz` | 200 while the control loop runs, whatever the API server does; otherwise 503 |
+/// | `/readyz` | 200 if the node is ready: programs attached and alone, everything listed and written, and the agent's own probe answered; otherwise 503 with one reason in each line |
 /// | `/metrics` | counters and gauges, as METRICS.md names them (OpenMetrics) |
-/// | `/findings` | what of the objects can't be used, one line each |
+/// | `/findings` | findings about objects, one line each |
 /// | `/dump` | the maps as text, as `reference-agent dump` prints them |
-/// | `/plan` | in the same form, what they should say: planned from scratch |
+/// | `/plan` | in the same form, the plan from scratch |
 ///
 /// # Errors
 /// The listener failed.
@@ -70,7 +80,7 @@ pub async fn serve(
     let serving = axum::serve(listener, router).with_graceful_shutdown(shutdown.clone().cancelled_owned());
     tokio::select! {
         ended = serving => ended,
-        // A client that does not end its request, or does not read its answer, must not hold up the next agent.
+        // A client that does not end its request, or does not read its answer, must not delay the next agent.
         () = async { shutdown.cancelled().await; sleep(END_LIMIT).await } => Ok(()),
     }
 }
@@ -82,15 +92,15 @@ async fn healthz(State(server): State<Server>) -> (StatusCode, String) {
     }
 }
 
-/// That the control loop hangs, if it does: then what the parts have said is old.
+/// Reason that the control loop hangs, if it does: all other reasons are out of date then.
 fn hangs(server: &Server) -> Option<String> {
-    let silent = server.reports.board.silent();
-    let silent = (silent >= BEAT_LIMIT).then_some(silent.as_secs())?;
-    Some(format!("the control loop has not come round for {silent} s"))
+    let since = server.reports.readiness.since_round();
+    let seconds = (since >= ROUND_LIMIT).then_some(since.as_secs())?;
+    Some(format!("the control loop has not come round for {seconds} s"))
 }
 
 async fn readyz(State(server): State<Server>) -> (StatusCode, String) {
-    let mut reasons = server.reports.board.reasons();
+    let mut reasons = server.reports.readiness.reasons();
     reasons.extend(hangs(&server));
     if reasons.is_empty() {
         return (StatusCode::OK, "ok\n".to_owned());
@@ -132,7 +142,7 @@ async fn ask<T>(
 ) -> Result<T, (StatusCode, String)> {
     let (sender, answer) = oneshot::channel();
     server
-        .asking
+        .questions
         .try_send(question(sender))
         .map_err(|_| unavailable("too many ask at once, or the agent ends; try again\n".to_owned()))?;
     match tokio::time::timeout(ANSWER_LIMIT, answer).await {

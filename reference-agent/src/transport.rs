@@ -1,4 +1,4 @@
-//! Transport addresses: what frontends and backends have in common.
+//! Transport addresses of frontends and backends, and ranges of addresses.
 
 use std::{
     fmt,
@@ -28,7 +28,7 @@ impl Protocol {
         }
     }
 
-    /// From the IP protocol number; `None` for what is not balanced.
+    /// From the IP protocol number; `None` for one that is not balanced.
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
             TCP => Some(Self::Tcp),
@@ -49,7 +49,7 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// Address families. A frontend is served by backends of its own.
+/// Address families. A frontend is served by backends of its own family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
     /// IPv4.
@@ -67,7 +67,7 @@ impl Family {
         }
     }
 
-    /// What stands for all of loopback in ADDRESSES.
+    /// The address that stands for all loopback addresses in ADDRESSES.
     pub const fn loopback(self) -> IpAddr {
         match self {
             Self::V4 => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -126,7 +126,7 @@ impl TransportAddress {
         }
     }
 
-    /// From a key of FRONTENDS; `None` for one that no frontend of ours has.
+    /// From a key of FRONTENDS; `None` for one that the agent does not write.
     pub fn from_frontend_key(key: FrontendKey) -> Option<Self> {
         let found = Self {
             protocol: Protocol::from_number(key.protocol)?,
@@ -144,7 +144,7 @@ impl fmt::Display for TransportAddress {
     }
 }
 
-/// The key of FRONTENDS by which a node port answers where a client asks for this one.
+/// The key of the node port that may serve a client of this destination.
 pub(crate) fn node_port(asked: FrontendKey) -> FrontendKey {
     FrontendKey {
         address: match asked.address.is_v4() {
@@ -155,10 +155,10 @@ pub(crate) fn node_port(asked: FrontendKey) -> FrontendKey {
     }
 }
 
-/// Who serves, as a node sees it.
+/// A backend, from the perspective of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Backend {
-    /// Where it listens.
+    /// Its address.
     pub address: TransportAddress,
     /// Whether it runs on this node.
     pub local: bool,
@@ -180,7 +180,7 @@ impl Backend {
         }
     }
 
-    /// From a value of BACKENDS; `None` for one that no backend of ours has.
+    /// From a value of BACKENDS; `None` for one that the agent does not write.
     pub fn from_value(value: lb_abi::Backend) -> Option<Self> {
         let found = Self {
             address: TransportAddress {
@@ -202,8 +202,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// All addresses whose first `length` bits are those of `address`, whose others don't matter; `None`: the family
-    /// has no so many bits.
+    /// All addresses whose first `length` bits are those of `address`; `None`: the family has fewer bits.
     pub fn new(address: IpAddr, length: u8) -> Option<Self> {
         let address = match address {
             IpAddr::V4(v4) => {
@@ -227,12 +226,12 @@ impl Range {
         Self { address, length }
     }
 
-    /// Its first address: the others differ in bits behind [`length`](Self::length).
+    /// Its first address.
     pub const fn address(self) -> IpAddr {
         self.address
     }
 
-    /// How many bits are the same in all of them.
+    /// How many bits all its addresses have in common.
     pub const fn length(self) -> u8 {
         self.length
     }

@@ -36,7 +36,7 @@ impl DesiredState for LockedOut {
         self.0.plan_service(service)
     }
 
-    fn plan_of_way(&self, _: ObjectId) -> ServicePlan {
+    fn plan_api_access(&self, _: ObjectId) -> ServicePlan {
         ServicePlan::default()
     }
 

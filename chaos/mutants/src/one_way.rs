@@ -29,7 +29,7 @@ impl DesiredState for OneWay {
         self.0.plan_service(service)
     }
 
-    fn plan_of_way(&self, _: ObjectId) -> ServicePlan {
+    fn plan_api_access(&self, _: ObjectId) -> ServicePlan {
         ServicePlan::default()
     }
 

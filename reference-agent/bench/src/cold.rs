@@ -55,6 +55,12 @@ pub(crate) fn measure(services: usize, backends: usize) -> anyhow::Result<Vec<Ro
     );
     drop(planned);
     let (longest, whole) = audit(&mut control)?;
+    drop(control);
+    let begin = Instant::now();
+    let mut adopting = place.control()?;
+    let read = begin.elapsed();
+    let again = fill(&mut adopting, services, backends)?;
+    drop(adopting);
 
     let seconds = |part: Duration| part.as_secs_f64();
     let path = seconds(parts.model + parts.write);
@@ -66,6 +72,13 @@ pub(crate) fn measure(services: usize, backends: usize) -> anyhow::Result<Vec<Ro
     rows.add(
         "  of which plan (measured apart, from scratch)",
         seconds(plan),
+        "s",
+    );
+    let restart = seconds(read + again.model + again.write);
+    rows.add("restart that adopts the maps: the same path", restart, "s");
+    rows.add(
+        "  of which reading the maps, before the first event",
+        seconds(read),
         "s",
     );
     rows.add("decode (from parsed JSON), before", seconds(parts.decode), "s");

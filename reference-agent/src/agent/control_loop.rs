@@ -2,45 +2,37 @@
 
 use std::time::Instant;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{Arrival, EVENTS, rounds::Rounds};
+use super::rounds::Rounds;
 use crate::{
     control::DesiredState,
     datapath::Datapath,
     dump,
+    feed::{Arrival, EVENTS},
     host::HostWatch,
-    maps::{LbMaps as _, MapError},
+    maps::LbMaps as _,
     names::ObjectId,
     plan::Plan,
+    status::Question,
 };
 
-/// What others want to know of what the control loop alone may touch. Answered between rounds, when all that was
-/// begun is written.
-#[derive(Debug)]
-pub enum Question {
-    /// The maps as text.
-    Dump(oneshot::Sender<Result<String, MapError>>),
-    /// What the maps should say, from scratch, as text.
-    Plan(oneshot::Sender<String>),
-}
-
-/// All that one thread at a time works on.
+/// The loop, with everything that only its task may touch.
 pub(super) struct ControlLoop<B, D: Datapath> {
     rounds: Rounds<B, D>,
-    /// The same as the control's, to be read.
+    /// For `/dump`; the same maps as the control's.
     maps: D::Maps,
 }
 
 impl<B: DesiredState, D: Datapath> ControlLoop<B, D> {
-    /// Says at once that nothing is ready yet.
+    /// Reports at once that nothing is ready yet.
     pub(super) fn new(rounds: Rounds<B, D>, maps: D::Maps) -> Self {
         rounds.report();
         Self { rounds, maps }
     }
 
-    /// Until told to end.
+    /// Runs until `shutdown`.
     pub(super) async fn run(
         mut self,
         mut events: mpsc::Receiver<Arrival>,
@@ -60,15 +52,15 @@ impl<B: DesiredState, D: Datapath> ControlLoop<B, D> {
                     }
                 }
                 // The next round takes it.
-                () = seen(&mut self.rounds.host) => {}
+                () = host_changed(&mut self.rounds.host) => {}
                 Some(question) = questions.recv() => tokio::task::block_in_place(|| self.answer(question)),
                 () = tokio::time::sleep_until(wake.into()) => {}
             }
         }
     }
 
-    /// Whoever asked may have gone away meanwhile.
     fn answer(&self, question: Question) {
+        // The receiver of an answer may be gone.
         match question {
             Question::Dump(answer) => {
                 let text = self.maps.contents().map(|contents| dump::dump(&contents));
@@ -87,8 +79,8 @@ impl<B: DesiredState, D: Datapath> ControlLoop<B, D> {
     }
 }
 
-/// Returns when the machine has changed; never, if nobody looks at it.
-async fn seen(host: &mut Option<HostWatch>) {
+/// Returns when the machine has changed; never without a watch of it.
+async fn host_changed(host: &mut Option<HostWatch>) {
     if let Some(host) = host
         && host.views.changed().await.is_ok()
     {

@@ -1,4 +1,4 @@
-//! One round of the control loop: what it does, in which order, and who is told of it.
+//! One round of the control loop: its steps, in order.
 
 use std::{
     net::IpAddr,
@@ -8,12 +8,12 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::{Arrival, latency::Latency, survey::Survey};
+use super::{latency::Latency, survey::Survey};
 use crate::{
     api_access::ApiServers,
-    board::Part,
     control::{Changes, Control, DesiredState},
     datapath::Datapath,
+    feed::Arrival,
     health_checks::Wanted,
     hooks::Hooks,
     host::HostWatch,
@@ -22,37 +22,40 @@ use crate::{
     maps::Map,
     model::{Event, Kind, Model, ServiceRanges},
     names::ObjectName,
-    pod_network,
+    pod_network::{self, Plans},
+    readiness::Component,
     reconcile::Drift,
     reports::Reports,
     udp::Departures,
 };
 
-/// What is due again and again (the hooks, the audit) waits at least this long for the next round. The hooks bound the
-/// other end: with nothing to do, rounds are [`SCAN`](crate::hooks::SCAN) apart.
+/// Shortest pause before the next scan of the hooks, or the next audit. Without other work, rounds are
+/// [`SCAN`](crate::hooks::SCAN) apart.
 const IDLE: Duration = Duration::from_millis(500);
 
-/// What rounds work on, and whom they tell.
+/// What rounds work on, and what they send to.
 pub(super) struct Rounds<B, D: Datapath> {
     pub(super) control: Control<B, D::Maps>,
     pub(super) hooks: Hooks<D>,
     pub(super) host: Option<HostWatch>,
-    /// Who learns endpoints of API servers.
+    pub(super) pod_network: Option<Plans>,
+    /// Remembers endpoints of API servers.
     pub(super) servers: Option<ApiServers>,
-    /// They have learned of what was there when all was known first, which need not be written: maps may say it.
+    /// Whether `servers` has seen every Service once. Adopted maps may hold a Service already, which is not written
+    /// then.
     pub(super) learned: bool,
-    /// Who ends flows and sockets of backends that serve no more.
+    /// Ends flows and sockets of backends that no longer serve.
     pub(super) departures: Departures,
     pub(super) health_checks: watch::Sender<Wanted>,
     pub(super) reports: Reports,
     pub(super) audits: Audits,
     pub(super) latency: Latency,
     pub(super) survey: Survey,
-    /// Since the pods' network was planned last.
+    /// Whether Nodes have changed since the pods' network was planned.
     pub(super) nodes_changed: bool,
-    /// As the programs were told last.
+    /// As last configured in the programs.
     pub(super) service_ranges: Option<ServiceRanges>,
-    /// How large Maglev's tables were, as it was told last.
+    /// The size of Maglev's tables, as last logged.
     pub(super) scale: Scale,
 }
 
@@ -64,7 +67,7 @@ pub(super) struct Audits {
 }
 
 impl Audits {
-    /// All maps within `interval`, one after the other, so that none holds events up for long.
+    /// All maps within `interval`, one after the other, so that no audit delays events for long.
     pub(super) fn new(interval: Duration, now: Instant) -> Self {
         let every = interval / u32::try_from(Map::ALL.len()).unwrap_or(1);
         let next = now + every;
@@ -76,17 +79,17 @@ impl<B: DesiredState, D: Datapath> Rounds<B, D> {
     /// Takes an event; writes nothing.
     pub(super) fn take(&mut self, arrival: Arrival) {
         if self.control.synced() {
-            self.latency.note(&arrival);
+            self.latency.begin(&arrival);
         }
         self.nodes_changed |= matches!(arrival.event, Event::NodeApplied(_) | Event::NodeDeleted(_));
-        tell_story(&arrival.event);
+        log_event(&arrival.event);
         self.control.apply(arrival.event);
     }
 
-    /// Carries what is outstanding into the maps, and puts the programs in order.
+    /// Writes what is outstanding, then checks the programs.
     pub(super) fn round(&mut self, now: Instant) {
-        self.tell_host();
-        // Its addresses come as an event, and its devices are to be there before programs at the cgroup.
+        self.send_node_addresses();
+        // Devices get their programs before the cgroup does.
         self.take_host();
         let metrics = &self.reports.metrics;
         let is_due = self.control.deadline().is_some_and(|deadline| deadline <= now);
@@ -103,16 +106,17 @@ impl<B: DesiredState, D: Datapath> Rounds<B, D> {
         self.act_on(changes);
         self.learn_all();
         self.plan_pod_network();
-        self.tell_service_ranges();
-        self.tell_scale();
-        self.hooks.look(self.control.synced(), now);
+        self.configure_service_ranges();
+        self.report_scale();
+        self.hooks.scan(self.control.synced(), now);
         self.audit(now);
         self.survey
-            .look(&self.control, &self.hooks, &self.reports.metrics, now);
+            .update(&self.control, &self.hooks, &self.reports.metrics, now);
         self.report();
     }
 
-    /// While the hooks wait for the maps, their time is past; the loop comes round anyway, for its beat.
+    /// When the next round begins, without events. While the hooks wait for the maps, their time is past; rounds go on
+    /// all the same, for `/healthz`.
     pub(super) fn wake(&self) -> Instant {
         let idle = Instant::now() + IDLE;
         let times = [self.hooks.next().max(idle), self.audits.next.max(idle)];
@@ -123,18 +127,20 @@ impl<B: DesiredState, D: Datapath> Rounds<B, D> {
             .unwrap_or(idle)
     }
 
-    /// Tells the board what is not ready.
+    /// Reports what is not ready.
     pub(super) fn report(&self) {
-        let Reports { board, metrics, .. } = &self.reports;
+        let Reports {
+            readiness, metrics, ..
+        } = &self.reports;
         let unsynced: Vec<Kind> = self.control.desired().model().unsynced().collect();
         // Services are served without Service ranges.
         let (unneeded, needed): (Vec<Kind>, Vec<Kind>) =
             unsynced.iter().partition(|kind| **kind == Kind::ServiceCidr);
-        let unlisted = |kinds: Vec<Kind>| kinds.into_iter().map(|kind| board.unlisted(kind));
+        let unlisted = |kinds: Vec<Kind>| kinds.into_iter().map(|kind| readiness.unlisted_reason(kind));
         let now = Instant::now();
         let listed = Kind::ALL.into_iter().filter(|kind| !unsynced.contains(kind));
-        let unheard = listed.filter_map(|kind| board.unheard(kind, now));
-        let unheard = unheard.chain(unlisted(unneeded)).collect();
+        let silent = listed.filter_map(|kind| readiness.silence_reason(kind, now));
+        let watches = silent.chain(unlisted(unneeded)).collect();
         let mut troubles = self.control.troubles();
         let postponed = self.control.postponed();
         metrics
@@ -146,19 +152,22 @@ impl<B: DesiredState, D: Datapath> Rounds<B, D> {
                 "{postponed} Services wait to be written: frontends that get other values are replaced a few at a time"
             ));
         }
-        let serving_nobody = self.hooks.serving_nobody();
+        let unattached = self.hooks.unattached_reasons();
         let mut others = self.hooks.reasons();
-        others.retain(|reason| !serving_nobody.contains(reason));
-        board.say(Part::Programs, serving_nobody);
-        board.say(Part::Hooks, others);
-        board.say(Part::Lists, unlisted(needed).collect());
-        board.say(Part::Watches, unheard);
-        board.say(Part::Maps, troubles);
-        board.beat(now);
-        metrics.ready.at([]).set(i64::from(board.reasons().is_empty()));
+        others.retain(|reason| !unattached.contains(reason));
+        readiness.set_reasons(Component::Programs, unattached);
+        readiness.set_reasons(Component::Hooks, others);
+        readiness.set_reasons(Component::Lists, unlisted(needed).collect());
+        readiness.set_reasons(Component::Watches, watches);
+        readiness.set_reasons(Component::Maps, troubles);
+        readiness.round_ended(now);
+        metrics
+            .ready
+            .at([])
+            .set(i64::from(readiness.reasons().is_empty()));
     }
 
-    /// What reconciliation did is told to those that act on it.
+    /// Passes the results of reconciliation on.
     fn act_on(&mut self, changes: Changes) {
         for (service, findings) in changes.findings {
             let subject = Subject::Object(Kind::Service, service);
@@ -174,19 +183,19 @@ impl<B: DesiredState, D: Datapath> Rounds<B, D> {
                 }
             });
         }
-        self.departures.tell(changes.departed, changes.moved);
+        self.departures.send(changes.departed, changes.moved);
         for service in &changes.written {
             self.learn(service);
             let seconds = self.latency.written(service, &self.reports.metrics);
             self.log_written(service, seconds);
         }
-        // What is tried again is written later.
+        // A failed write is still to come.
         if self.control.synced() && self.control.deadline().is_none() {
             self.latency.forget();
         }
     }
 
-    /// Remembers where API servers are, once.
+    /// Remembers the endpoints of API servers, once.
     fn learn_all(&mut self) {
         if self.learned || !self.control.synced() {
             return;
@@ -197,13 +206,16 @@ impl<B: DesiredState, D: Datapath> Rounds<B, D> {
         }
     }
 
-    /// Remembers where API servers are, if the Service leads there.
+    /// Remembers the endpoints of a Service, if they are API servers.
     fn learn(&self, service: &ObjectName) {
         let Some(servers) = &self.servers else { return };
         let (desired, model) = (self.control.desired(), self.control.desired().model());
         let Some(id) = model.id(service) else { return };
-        if model.service(id).is_some_and(|service| servers.may_be(service)) {
-            servers.learn_from(service, &desired.plan_of_way(id));
+        if model
+            .service(id)
+            .is_some_and(|service| servers.may_serve_api(service))
+        {
+            servers.learn_from(service, &desired.plan_api_access(id));
         }
     }
 
@@ -268,43 +280,43 @@ impl<B: DesiredState, D: Datapath> Rounds<B, D> {
         }
     }
 
-    /// Devices that are new are served at once.
+    /// Attaches programs to new devices at once.
     fn take_host(&mut self) {
         let view = self
             .host
             .as_mut()
             .and_then(|host| host.views.borrow_and_update().clone());
         if let Some(view) = view {
-            self.hooks.host(view);
+            self.hooks.set_host(view);
         }
     }
 
-    /// Plans the pods' network, if Nodes have changed; not before all of them are known.
+    /// Plans the pods' network when Nodes have changed; not before all of them are known.
     fn plan_pod_network(&mut self) {
-        let wanted = self.host.as_ref().filter(|host| host.pod_network.is_some());
-        let Some(host) = wanted.filter(|_| self.nodes_changed && self.control.synced()) else {
+        let (Some(host), Some(plans)) = (&self.host, &self.pod_network) else {
             return;
         };
-        let plan = pod_network::plan(&host.node, self.control.desired().model().nodes());
-        if let Some(plans) = &host.pod_network {
-            plans.send_if_modified(|before| {
-                let differs = before.as_deref() != Some(&plan);
-                if differs {
-                    *before = Some(Arc::new(plan));
-                }
-                differs
-            });
+        if !self.nodes_changed || !self.control.synced() {
+            return;
         }
+        let plan = pod_network::plan(&host.node, self.control.desired().model().nodes());
+        plans.send_if_modified(|before| {
+            let differs = before.as_deref() != Some(&plan);
+            if differs {
+                *before = Some(Arc::new(plan));
+            }
+            differs
+        });
         self.nodes_changed = false;
     }
 
-    /// Tells which addresses the Node object has, if it has others than before.
-    fn tell_host(&self) {
+    /// Sends the addresses of this node's Node object when they have changed.
+    fn send_node_addresses(&self) {
         let Some(host) = &self.host else { return };
-        let Some(addresses) = internal(self.control.desired().model(), &host.node) else {
+        let Some(addresses) = node_addresses(self.control.desired().model(), &host.node) else {
             return;
         };
-        host.internal.send_if_modified(|before| {
+        host.node_addresses.send_if_modified(|before| {
             let differs = before.as_deref() != Some(addresses);
             if differs {
                 *before = Some(addresses.to_vec());
@@ -314,8 +326,8 @@ impl<B: DesiredState, D: Datapath> Rounds<B, D> {
     }
 }
 
-/// The addresses of a Node object; `None`: it may be one that is not listed yet.
-fn internal<'a>(model: &'a Model, node: &str) -> Option<&'a [IpAddr]> {
+/// The addresses of a Node object; `None`: it may not be listed yet.
+fn node_addresses<'a>(model: &'a Model, node: &str) -> Option<&'a [IpAddr]> {
     match model.node(node) {
         Some(node) => Some(&node.addresses),
         None if model.unsynced().any(|kind| kind == Kind::Node) => None,
@@ -323,8 +335,8 @@ fn internal<'a>(model: &'a Model, node: &str) -> Option<&'a [IpAddr]> {
     }
 }
 
-/// What came about a Service, under its name.
-fn tell_story(event: &Event) {
+/// Logs an event under the name of its Service.
+fn log_event(event: &Event) {
     match event {
         Event::ServiceApplied(service) => {
             tracing::debug!(service = %service.name, ports = service.ports.len(), "service seen");
@@ -353,9 +365,9 @@ mod tests {
     use crate::model::Node;
 
     #[test]
-    fn that_a_node_object_has_no_address_is_said_when_nodes_are_listed() {
+    fn a_missing_node_object_has_no_addresses_once_nodes_are_listed() {
         let mut model = Model::default();
-        assert_eq!(internal(&model, "here"), None);
+        assert_eq!(node_addresses(&model, "here"), None);
         let address = [192, 0, 2, 1].into();
         model.apply(Event::NodeApplied(Node {
             name: "here".to_owned(),
@@ -365,12 +377,12 @@ mod tests {
             pods: Vec::new(),
         }));
         assert_eq!(
-            internal(&model, "here"),
+            node_addresses(&model, "here"),
             Some(&[address][..]),
             "in the middle of a list"
         );
-        assert_eq!(internal(&model, "there"), None);
+        assert_eq!(node_addresses(&model, "there"), None);
         model.apply(Event::Synced(Kind::Node));
-        assert_eq!(internal(&model, "there"), Some(&[][..]));
+        assert_eq!(node_addresses(&model, "there"), Some(&[][..]));
     }
 }

@@ -1,4 +1,4 @@
-//! How large Maglev's tables are: a log line when that changes, and a metric.
+//! Reports the size of Maglev's tables: a metric, and a log line when it changes.
 
 use lb_abi::capacity;
 
@@ -6,8 +6,8 @@ use super::rounds::Rounds;
 use crate::{control::DesiredState, datapath::Datapath, maglev::Scale, model::Tables};
 
 impl<B: DesiredState, D: Datapath> Rounds<B, D> {
-    /// Says it, once all Services are known.
-    pub(super) fn tell_scale(&mut self) {
+    /// Reports it, once all Services are known.
+    pub(super) fn report_scale(&mut self) {
         let desired = self.control.desired();
         let Some(scale) = desired.scale().filter(|_| self.control.synced()) else {
             return;
@@ -28,7 +28,7 @@ impl<B: DesiredState, D: Datapath> Rounds<B, D> {
     }
 }
 
-/// What the tables are now, why, and what follows.
+/// The size of the tables, the reason for it, and what follows from it.
 fn sentence(scale: Scale, tables: &Tables) -> String {
     let (count, wanted, usual) = (
         tables.count(),
@@ -65,7 +65,7 @@ mod tests {
     };
 
     #[test]
-    fn what_is_said_names_what_there_is_what_fits_and_what_follows() {
+    fn the_log_line_has_the_size_what_fits_and_what_follows() {
         let mut model = Model::default();
         model.apply(Event::ServiceApplied(service("t/x", "10.96.0.1", &["TCP 80"])));
         model.apply(Event::SliceApplied(slice(

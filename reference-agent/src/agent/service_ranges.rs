@@ -1,4 +1,4 @@
-//! Where cluster IPs are from: told to the programs, and what of it is left out to its ServiceCIDR's owner.
+//! The ranges of cluster IPs: written to the programs' CONFIG. Ranges that do not fit are findings of their ServiceCIDR.
 
 use lb_abi::SERVICE_RANGES;
 
@@ -13,8 +13,8 @@ use crate::{
 };
 
 impl<B: DesiredState, D: Datapath> Rounds<B, D> {
-    /// Tells the programs where cluster IPs are from, when the frontends there are written.
-    pub(super) fn tell_service_ranges(&mut self) {
+    /// Configures the programs, once the frontends in these ranges are written.
+    pub(super) fn configure_service_ranges(&mut self) {
         if !self.control.synced() {
             return;
         }
@@ -24,7 +24,7 @@ impl<B: DesiredState, D: Datapath> Rounds<B, D> {
         if self.service_ranges.as_ref() == Some(&new) {
             return;
         }
-        self.hooks.service_ranges(&new.ranges);
+        self.hooks.set_service_ranges(&new.ranges);
         let before = self.service_ranges.take().unwrap_or_default();
         for name in before.left_out.keys().chain(new.left_out.keys()) {
             let left_out = new.left_out.get(name).into_iter().flatten();

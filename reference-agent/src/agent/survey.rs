@@ -1,4 +1,4 @@
-//! How much there is, as metrics: looked at from time to time.
+//! Metrics that are read at intervals: sizes of maps, and the programs' counters.
 
 use std::time::{Duration, Instant};
 
@@ -12,39 +12,39 @@ use crate::{
     metrics::Metrics,
 };
 
-/// From one survey to the next; each walks over every service port.
+/// Time between two surveys; each walks over every service port.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Warnings about ports are at least so far apart.
+/// Shortest time between two warnings about ports.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 
-/// When the last survey was.
+/// The surveys so far.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
     last: Option<Instant>,
     ports: Ports,
 }
 
-/// Whether ports for packets to remote backends run out.
+/// Warns when SNAT ports run out.
 #[derive(Debug, Default)]
 struct Ports {
-    /// What was counted when this was looked at first, or when a warning was given last: maps outlive agents.
+    /// The counts at the first survey, or at the last warning. Maps outlive agents, so that they do not begin at 0.
     before: Option<Shortage>,
     warned: Option<Instant>,
 }
 
-/// What the programs count when ports run out.
+/// Connections for which SNAT ports were short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shortage {
-    /// Connections that got the port of a closed one before its time.
+    /// They got the port of a closed connection before its timeout.
     reused: u64,
-    /// Connections that got none.
+    /// They got no port.
     refused: u64,
 }
 
 impl Ports {
-    /// What has been counted since the last warning, if there is to be another one.
-    fn look(&mut self, counted: Shortage, now: Instant) -> Option<Shortage> {
+    /// Counts since the last warning, if another warning is due.
+    fn warning(&mut self, counted: Shortage, now: Instant) -> Option<Shortage> {
         let before = *self.before.get_or_insert(counted);
         let recent = self
             .warned
@@ -61,8 +61,8 @@ impl Ports {
 }
 
 impl Survey {
-    /// Looks, if it is time.
-    pub(super) fn look<B: DesiredState, D: Datapath>(
+    /// Updates the metrics, if a survey is due.
+    pub(super) fn update<B: DesiredState, D: Datapath>(
         &mut self,
         control: &Control<B, D::Maps>,
         hooks: &Hooks<D>,
@@ -77,7 +77,6 @@ impl Survey {
         match hooks.datapath().counts() {
             Ok(Some(counts)) => {
                 for counter in Counter::ALL {
-                    // The kernel's sums stand for themselves.
                     let sum = counts.get(counter);
                     let shown = metrics.decisions.at([counter.name()]);
                     shown.inc_by(sum.saturating_sub(shown.get()));
@@ -86,7 +85,7 @@ impl Survey {
                     reused: counts.get(Counter::SnatReused),
                     refused: counts.get(Counter::DroppedPortsExhausted),
                 };
-                if let Some(Shortage { reused, refused }) = self.ports.look(counted, now) {
+                if let Some(Shortage { reused, refused }) = self.ports.warning(counted, now) {
                     tracing::warn!(
                         reused,
                         refused,
@@ -138,20 +137,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shortage_of_ports_is_told_at_most_once_a_minute_and_with_all_that_was_counted_since() {
+    fn warnings_of_a_port_shortage_are_a_minute_apart_and_have_all_counts_since() {
         let start = Instant::now();
         let mut ports = Ports::default();
-        let mut look = |seconds, reused, refused| {
+        let mut warning = |seconds, reused, refused| {
             let now = start + Duration::from_secs(seconds);
-            let told = ports.look(Shortage { reused, refused }, now);
-            told.map(|Shortage { reused, refused }| (reused, refused))
+            let counted = ports.warning(Shortage { reused, refused }, now);
+            counted.map(|Shortage { reused, refused }| (reused, refused))
         };
-        assert_eq!(look(0, 7, 1), None, "an earlier start's");
-        assert_eq!(look(5, 7, 1), None);
-        assert_eq!(look(10, 9, 1), Some((2, 0)));
-        assert_eq!(look(15, 10, 3), None, "too early");
-        assert_eq!(look(70, 10, 4), Some((1, 3)));
-        assert_eq!(look(200, 10, 4), None, "over");
-        assert_eq!(look(205, 10, 5), Some((0, 1)));
+        assert_eq!(warning(0, 7, 1), None, "an earlier start's");
+        assert_eq!(warning(5, 7, 1), None);
+        assert_eq!(warning(10, 9, 1), Some((2, 0)));
+        assert_eq!(warning(15, 10, 3), None, "too early");
+        assert_eq!(warning(70, 10, 4), Some((1, 3)));
+        assert_eq!(warning(200, 10, 4), None, "over");
+        assert_eq!(warning(205, 10, 5), Some((0, 1)));
     }
 }

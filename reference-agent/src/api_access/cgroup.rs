@@ -1,9 +1,8 @@
-//! The cgroup in which the agent is alone, so that the programs can tell its sockets from everybody else's.
+//! The agent's own cgroup, by which the programs recognise its sockets.
 //!
-//! By itself: the cgroup of this process, as /proc/self/cgroup says, if the mount of cgroup v2 shows it and nobody else
-//! is in it (a container's, a systemd unit's). Otherwise a child of it, [`CHILD`], which the process moves into. What
-//! can't be had is said, and the agent goes on without: it then sees what everybody sees, and has the addresses that it
-//! remembers.
+//! By default it is the cgroup of this process (/proc/self/cgroup), if a mount of cgroup v2 shows it and no other process
+//! is in it, as in a container or systemd unit. Otherwise it is a child of it, [`CHILD`], into which the process moves.
+//! Without a cgroup of its own the agent goes on, and depends on the addresses that it remembers.
 
 use std::{
     fs, io,
@@ -15,16 +14,16 @@ use std::{
 
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
 
-/// Name of the cgroup that is made where the process shares its own with others.
+/// Name of the cgroup that is made if other processes are in the agent's.
 pub const CHILD: &str = "plumbline-agent";
 
-/// Which cgroup is the agent's own.
+/// The choice of the agent's own cgroup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum OwnCgroup {
     /// The one it runs in, or a child of it.
     #[default]
     Auto,
-    /// None: the agent's sockets are treated as everybody's.
+    /// None: the agent's sockets are treated as all others.
     Off,
     /// This one; the agent must have been started in it.
     At(PathBuf),
@@ -45,23 +44,23 @@ impl FromStr for OwnCgroup {
     }
 }
 
-/// Why the agent has no cgroup of its own.
+/// Why there is no cgroup of the agent's own.
 #[derive(Debug, thiserror::Error)]
-pub enum NoOwnCgroup {
+pub enum OwnCgroupError {
     /// Something in /proc or /sys/fs/cgroup can't be read or written.
     #[error("failed to {what} {}: {source}", path.display())]
     Path {
-        /// The verb.
+        /// What was tried.
         what: &'static str,
-        /// Its object.
+        /// The file or folder.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// This process is in no cgroup of version 2.
+    /// This process is in no cgroup v2.
     #[error("expected a line 0::/… in /proc/self/cgroup, found none: is cgroup v2 in this kernel?")]
     NotVersion2,
-    /// It is in one that no mount shows.
+    /// No mount shows its cgroup.
     #[error(
         "no mount of cgroup v2 shows {path}, which this process is in; mount the host's hierarchy into the container"
     )]
@@ -69,7 +68,7 @@ pub enum NoOwnCgroup {
         /// As /proc/self/cgroup has it.
         path: String,
     },
-    /// Others are in the child, too.
+    /// Other processes are in the child.
     #[error("others are in {} already: {others:?}; end them, or name another cgroup with --own-cgroup", path.display())]
     Shared {
         /// The child.
@@ -77,39 +76,39 @@ pub enum NoOwnCgroup {
         /// Ids of their processes; 0: of another pid namespace.
         others: Vec<u32>,
     },
-    /// The named one is not where this process is.
+    /// This process is not in the given cgroup.
     #[error("--own-cgroup {}: this process is not in it; start it there", path.display())]
     Elsewhere {
-        /// The named one.
+        /// The given cgroup.
         path: PathBuf,
     },
 }
 
 impl OwnCgroup {
-    /// Finds or makes it, and moves this process into it if it has to. `None`: [`Off`](Self::Off).
+    /// Finds or makes it, and moves this process into it if needed. `None`: [`Off`](Self::Off).
     ///
     /// # Errors
-    /// There is none; the agent can go on without.
-    pub fn find(&self) -> Result<Option<PathBuf>, NoOwnCgroup> {
+    /// There is none; the agent can run without.
+    pub fn find(&self) -> Result<Option<PathBuf>, OwnCgroupError> {
         match self {
             Self::Off => Ok(None),
             Self::At(path) => {
                 if processes(path)?.contains(&process::id()) {
                     Ok(Some(path.clone()))
                 } else {
-                    Err(NoOwnCgroup::Elsewhere { path: path.clone() })
+                    Err(OwnCgroupError::Elsewhere { path: path.clone() })
                 }
             }
-            Self::Auto => alone(current()?).map(Some),
+            Self::Auto => exclusive(current()?).map(Some),
         }
     }
 }
 
-/// Whether this process is in a cgroup or below it, and so its sockets are seen by the programs there.
+/// Whether this process is in a cgroup or below it, so that programs there run for its sockets.
 ///
 /// # Errors
-/// Neither can be seen.
-pub fn covers(cgroup: &Path) -> Result<bool, NoOwnCgroup> {
+/// /proc or the cgroup can't be read.
+pub fn covers(cgroup: &Path) -> Result<bool, OwnCgroupError> {
     let inode = |path: &Path| {
         fs::metadata(path)
             .map(|found| (found.dev(), found.ino()))
@@ -131,21 +130,21 @@ pub fn covers(cgroup: &Path) -> Result<bool, NoOwnCgroup> {
     Ok(false)
 }
 
-/// Whether a folder is the hierarchy's own root, by its inode's number: what is below is not always shown under it, as
-/// in a container with a cgroup namespace of its own.
+/// Whether a folder is the root of the hierarchy, by its inode number. In a container with its own cgroup namespace, its
+/// descendants are not shown below it.
 fn is_top(cgroup: &Path, inode: u64) -> bool {
     const ROOT: u64 = 1;
     inode == ROOT && statfs(cgroup).is_ok_and(|found| found.filesystem_type() == CGROUP2_SUPER_MAGIC)
 }
 
 /// Whether a folder is a mount of a cgroup in which the root of this process's cgroup namespace is.
-fn is_above_namespace(cgroup: &Path) -> Result<bool, NoOwnCgroup> {
+fn is_above_namespace(cgroup: &Path) -> Result<bool, OwnCgroupError> {
     let mountinfo = "/proc/self/mountinfo";
     let mounts = fs::read_to_string(mountinfo).map_err(failed("read", mountinfo))?;
     Ok(shows_above(cgroup, &mounts))
 }
 
-/// Of several mounts at one place the last covers the others. Above the namespace is `/..`, `/../..` and so on.
+/// The last mount at a place covers the others. Above the namespace is `/..`, `/../..` and so on.
 fn shows_above(cgroup: &Path, mountinfo: &str) -> bool {
     let mut mounts = mountinfo.lines().filter_map(|line| {
         let (mount, filesystem) = line.split_once(" - ")?;
@@ -162,19 +161,19 @@ fn shows_above(cgroup: &Path, mountinfo: &str) -> bool {
 }
 
 /// The folder of the cgroup that this process is in.
-fn current() -> Result<PathBuf, NoOwnCgroup> {
+fn current() -> Result<PathBuf, OwnCgroupError> {
     let read = |path: &'static str| fs::read_to_string(path).map_err(failed("read", path));
     let cgroup = read("/proc/self/cgroup")?;
     let path = cgroup
         .lines()
         .find_map(|line| line.strip_prefix("0::"))
-        .ok_or(NoOwnCgroup::NotVersion2)?;
-    folder(path, &read("/proc/self/mountinfo")?).ok_or_else(|| NoOwnCgroup::Hidden {
+        .ok_or(OwnCgroupError::NotVersion2)?;
+    folder(path, &read("/proc/self/mountinfo")?).ok_or_else(|| OwnCgroupError::Hidden {
         path: path.to_owned(),
     })
 }
 
-/// Where a cgroup is, of several mounts the last that shows it: mounts cover earlier ones.
+/// The folder of a cgroup, in the last mount that shows it.
 fn folder(cgroup: &str, mountinfo: &str) -> Option<PathBuf> {
     // proc_pid_mountinfo(5): `id parent major:minor root point options [tags] - type source options`.
     mountinfo
@@ -184,7 +183,7 @@ fn folder(cgroup: &str, mountinfo: &str) -> Option<PathBuf> {
             let mut fields = mount.split(' ').skip(3);
             let (root, point) = (fields.next()?, fields.next()?);
             let below = Path::new(cgroup).strip_prefix(root).ok()?;
-            // With a cgroup namespace, what is outside of it is `/..`.
+            // Cgroups outside of the namespace begin with `/..`.
             let inside = below
                 .components()
                 .all(|part| matches!(part, Component::Normal(_)));
@@ -203,10 +202,10 @@ fn unescape(point: &str) -> String {
         .replace("\\134", "\\")
 }
 
-/// The cgroup itself if nobody else is in it, or its child with this process in it.
-fn alone(cgroup: PathBuf) -> Result<PathBuf, NoOwnCgroup> {
+/// The cgroup itself if no other process is in it; otherwise its child, with this process in it.
+fn exclusive(cgroup: PathBuf) -> Result<PathBuf, OwnCgroupError> {
     let own = process::id();
-    let others = |path: &Path| -> Result<Vec<u32>, NoOwnCgroup> {
+    let others = |path: &Path| -> Result<Vec<u32>, OwnCgroupError> {
         Ok(processes(path)?.into_iter().filter(|id| *id != own).collect())
     };
     if others(&cgroup)?.is_empty() {
@@ -221,7 +220,7 @@ fn alone(cgroup: PathBuf) -> Result<PathBuf, NoOwnCgroup> {
     }
     let inside = others(&child)?;
     if !inside.is_empty() {
-        return Err(NoOwnCgroup::Shared {
+        return Err(OwnCgroupError::Shared {
             path: child,
             others: inside,
         });
@@ -230,16 +229,16 @@ fn alone(cgroup: PathBuf) -> Result<PathBuf, NoOwnCgroup> {
     Ok(child)
 }
 
-/// Ids of the processes that are exactly there.
-fn processes(cgroup: &Path) -> Result<Vec<u32>, NoOwnCgroup> {
+/// Ids of the processes in a cgroup, not below it.
+fn processes(cgroup: &Path) -> Result<Vec<u32>, OwnCgroupError> {
     let list = cgroup.join("cgroup.procs");
     let text = fs::read_to_string(&list).map_err(failed("read", &list))?;
     Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
 }
 
-fn failed(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> NoOwnCgroup {
+fn failed(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> OwnCgroupError {
     let path = path.into();
-    move |source| NoOwnCgroup::Path { what, path, source }
+    move |source| OwnCgroupError::Path { what, path, source }
 }
 
 #[cfg(test)]

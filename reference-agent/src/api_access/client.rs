@@ -1,10 +1,10 @@
-//! A Kubernetes client whose connections go to whichever API server answers.
+//! A Kubernetes client that connects to the first API server that answers.
 //!
-//! The same layers as kube's own client has, but for two: how a connection is made differs, and no answer is hidden by
-//! trying again. Whoever asks does that by itself, counts it and says it; kube's layer would for minutes. A server that
-//! says when to come back (`Retry-After`) is obeyed for up to [`RETRY_AFTER_LIMIT`]: its answer is passed on only then.
-//! Requests name the host of the configuration, wherever they go. A connection on which a request was answered with 401
-//! is not used again: whom the agent says to be may belong to the connection, and be out of date.
+//! It has the layers of kube's own client, with two differences: connections are made by [`Dialler`], and requests are not
+//! retried. The callers retry, and count and report it; kube's layer would hide failures for minutes. An answer with
+//! `Retry-After` is passed on after that time, at most [`RETRY_AFTER_LIMIT`]. Requests have the host of the configuration,
+//! whatever address they go to. A connection on which a request was answered with 401 is not used again: its client
+//! certificate may be out of date.
 
 use std::{env, sync::Arc, time::Duration};
 
@@ -22,33 +22,32 @@ use rustls::{client::Resumption, pki_types::ServerName};
 use tower::{BoxError, Service as _, ServiceBuilder};
 
 use super::{
-    dial::{Dialler, Security},
+    dial::{Dialler, ServerTls},
     identity::Identity,
-    servers::{ApiServers, OwnWayError},
+    servers::{ApiAccessError, ApiServers},
 };
 
-/// A connection on which nothing arrives for this long is given up. Longer than the API server lets a watch last: a
-/// quiet watch is none.
+/// A connection without a byte for this long is given up. A quiet watch lasts less: the API server ends it.
 pub const READ_LIMIT: Duration = Duration::from_secs(75);
-/// A connection on which nothing happens for this long is asked whether anybody is there, and again every third of it;
-/// after three questions it is over. So a machine that is gone is noticed long before [`READ_LIMIT`].
+/// Idle time before the first TCP keepalive probe; two more follow a third of it apart. So a machine that is gone is
+/// noticed long before [`READ_LIMIT`].
 pub const KEEPALIVE: Duration = Duration::from_secs(9);
 /// Data that is not acknowledged for this long ends the connection (`TCP_USER_TIMEOUT`, RFC 5482).
 pub const UNACKNOWLEDGED: Duration = Duration::from_secs(15);
-/// An answer with `Retry-After` is held back for as long as it says, and for no longer than this.
+/// Longest time for which an answer with `Retry-After` is delayed.
 pub const RETRY_AFTER_LIMIT: Duration = Duration::from_secs(1);
 
 impl ApiServers {
-    /// A client by which any of the addresses is reached.
+    /// A client that uses all addresses.
     ///
     /// # Errors
-    /// The configuration can't be used: a certificate that is none, or a proxy.
-    pub fn client(&self, config: &kube::Config) -> Result<Client, OwnWayError> {
-        let said = ["HTTPS_PROXY", "https_proxy"].map(|name| env::var(name).ok());
-        if let Some(proxy) = proxy(config, &said) {
-            return Err(OwnWayError::Proxy(proxy));
+    /// The configuration can't be used: an invalid certificate, or a proxy.
+    pub fn client(&self, config: &kube::Config) -> Result<Client, ApiAccessError> {
+        let environment = ["HTTPS_PROXY", "https_proxy"].map(|name| env::var(name).ok());
+        if let Some(proxy) = proxy(config, &environment) {
+            return Err(ApiAccessError::Proxy(proxy));
         }
-        let mut connector = TimeoutConnector::new(Dialler::new(self.clone(), security(config)?));
+        let mut connector = TimeoutConnector::new(Dialler::new(self.clone(), server_tls(config)?));
         connector.set_read_timeout(Some(READ_LIMIT));
         connector.set_write_timeout(config.write_timeout);
         connector.set_reset_reader_on_write(true);
@@ -72,25 +71,25 @@ impl ApiServers {
         });
         let service = ServiceBuilder::new()
             .layer(config.base_uri_layer())
-            .option_layer(config.auth_layer().map_err(OwnWayError::Config)?)
-            .layer(config.extra_headers_layer().map_err(OwnWayError::Config)?)
+            .option_layer(config.auth_layer().map_err(ApiAccessError::Config)?)
+            .layer(config.extra_headers_layer().map_err(ApiAccessError::Config)?)
             .map_err(BoxError::from)
             .service(patient);
         Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
     }
 }
 
-/// How a connection is made safe: whoever answers must be who the configuration says, at whatever address.
-fn security(config: &kube::Config) -> Result<Option<Security>, OwnWayError> {
+/// TLS for all addresses: each must have a certificate for the configuration's host. `None`: without TLS.
+fn server_tls(config: &kube::Config) -> Result<Option<ServerTls>, ApiAccessError> {
     if config.cluster_url.scheme_str() == Some("http") {
         return Ok(None);
     }
-    // Which TLS provider is used must not depend on what else is compiled in. Chosen already is as good.
-    let _chosen = rustls::crypto::ring::default_provider().install_default();
-    let mut tls = config.rustls_client_config().map_err(OwnWayError::Config)?;
+    // The TLS provider must not depend on what else is compiled in. It may be installed already.
+    let _installed = rustls::crypto::ring::default_provider().install_default();
+    let mut tls = config.rustls_client_config().map_err(ApiAccessError::Config)?;
     if let Some(identity) = Identity::of(&config.auth_info) {
         tls.client_auth_cert_resolver = Arc::new(identity);
-        // A resumed session is that of the certificate that it began with.
+        // A resumed session would keep the certificate that it began with.
         tls.resumption = Resumption::disabled();
     }
     let host = config
@@ -99,15 +98,14 @@ fn security(config: &kube::Config) -> Result<Option<Security>, OwnWayError> {
         .or_else(|| host(&config.cluster_url));
     let name = host
         .and_then(|host| ServerName::try_from(host.to_owned()).ok())
-        .ok_or_else(|| OwnWayError::Host(config.cluster_url.to_string()))?;
-    Ok(Some(Security {
+        .ok_or_else(|| ApiAccessError::Host(config.cluster_url.to_string()))?;
+    Ok(Some(ServerTls {
         connector: Arc::new(tls).into(),
         name,
     }))
 }
 
-/// The proxy that the kubeconfig itself wants. kube takes the environment's where it wants none, in this order; that one
-/// is for other servers than the cluster's own.
+/// The proxy of the kubeconfig itself. Without one, kube takes the environment's, which is for other servers.
 fn proxy(config: &kube::Config, environment: &[Option<String>]) -> Option<String> {
     let proxy = config.proxy_url.as_ref()?;
     let others = environment
@@ -118,7 +116,7 @@ fn proxy(config: &kube::Config, environment: &[Option<String>]) -> Option<String
     of_kubeconfig.then(|| proxy.to_string())
 }
 
-/// For how long to stay away, if the answer says so in seconds, which is how API servers say it.
+/// `Retry-After` of an answer, in seconds, as API servers send it.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds).min(RETRY_AFTER_LIMIT))

@@ -1,11 +1,11 @@
-//! A server as the configuration names it, and where its name leads.
+//! A server of the configuration, and the addresses of its name.
 
 use std::net::{IpAddr, SocketAddr};
 
 use http::Uri;
 use tokio::{net::lookup_host, time::timeout};
 
-use super::{CANDIDATES, NAME_LIMIT, OwnWayError, client::host};
+use super::{ApiAccessError, CANDIDATES, NAME_LIMIT, client::host};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Server {
@@ -14,7 +14,7 @@ pub(super) enum Server {
 }
 
 impl Server {
-    /// What is remembered of a name is remembered under this.
+    /// The key of a name's addresses in the state file.
     pub(super) fn name(&self) -> Option<String> {
         match self {
             Self::At(_) => None,
@@ -23,7 +23,7 @@ impl Server {
     }
 }
 
-/// Where a name leads; nowhere: nobody says it now.
+/// The addresses of a name; empty if it can't be resolved now.
 pub(super) async fn resolved(host: &str, port: u16) -> Vec<SocketAddr> {
     let mut resolved: Vec<SocketAddr> = match timeout(NAME_LIMIT, lookup_host((host, port))).await {
         Ok(Ok(found)) => found.collect(),
@@ -44,8 +44,8 @@ pub(super) async fn resolved(host: &str, port: u16) -> Vec<SocketAddr> {
 }
 
 /// The server that a URL names.
-pub(super) fn server(url: &Uri) -> Result<Server, OwnWayError> {
-    let wrong = || OwnWayError::Host(url.to_string());
+pub(super) fn server(url: &Uri) -> Result<Server, ApiAccessError> {
+    let wrong = || ApiAccessError::Host(url.to_string());
     let port = match (url.port_u16(), url.scheme_str()) {
         (Some(port), _) => port,
         (None, Some("https")) => 443,

@@ -1,9 +1,8 @@
-//! One connection to an API server, by whichever address answers first.
+//! One connection to an API server, at the first address that answers.
 //!
-//! As RFC 8305 (5) has it for the addresses of one name: they are tried in order, the next one as soon as one has
-//! failed, or after [`STAGGER`] while it has neither failed nor answered; the first whose certificate is right wins. An
-//! address at which packets vanish costs a fraction of a second, and one at which somebody else answers costs nothing
-//! and learns nothing: no request is sent before the certificate is right.
+//! As in RFC 8305 (5), addresses are tried in order: the next one as soon as one has failed, or after [`STAGGER`] without
+//! failure or answer. The first one with a valid certificate wins. An address that drops packets costs a fraction of a
+//! second. Another server at an address gets no request, as the certificate is verified first.
 
 use std::{
     io,
@@ -34,44 +33,44 @@ use super::{
     servers::ApiServers,
 };
 
-/// One address that has not answered in this time, certificate and all, is given up.
+/// Time limit for one address, TLS included.
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// From one try to the next, if the first has neither failed nor answered (RFC 8305, 5: 250 ms).
+/// Time between two tries without failure or answer (RFC 8305, 5: 250 ms).
 pub const STAGGER: Duration = Duration::from_millis(250);
 
 /// No address answered.
 #[derive(Debug, thiserror::Error)]
-#[error("no API server answers: {}", said.join("; "))]
+#[error("no API server answers: {}", errors.join("; "))]
 pub(super) struct Unanswered {
-    /// Of each address what happened.
-    pub(super) said: Vec<String>,
+    /// The error of each address.
+    pub(super) errors: Vec<String>,
 }
 
-/// Whom to expect.
+/// The TLS configuration, and the name that certificates must have.
 #[derive(Clone)]
-pub(super) struct Security {
+pub(super) struct ServerTls {
     pub(super) connector: TlsConnector,
     pub(super) name: ServerName<'static>,
 }
 
-/// What hyper asks for connections.
+/// hyper's connector.
 #[derive(Clone)]
 pub(super) struct Dialler {
     servers: ApiServers,
     /// `None`: without TLS.
-    security: Option<Security>,
+    tls: Option<ServerTls>,
 }
 
 impl Dialler {
-    pub(super) fn new(servers: ApiServers, security: Option<Security>) -> Self {
-        Self { servers, security }
+    pub(super) fn new(servers: ApiServers, tls: Option<ServerTls>) -> Self {
+        Self { servers, tls }
     }
 
-    async fn dial(self) -> Result<Talk, Unanswered> {
+    async fn dial(self) -> Result<ApiConnection, Unanswered> {
         let candidates = self.servers.candidates().await;
         let mut waiting = candidates.into_iter();
         let mut trying = FuturesUnordered::new();
-        let mut said = Vec::new();
+        let mut errors = Vec::new();
         if let Some(first) = waiting.next() {
             trying.push(self.attempt(first));
         }
@@ -80,10 +79,10 @@ impl Dialler {
                 Some((address, tried)) = trying.next() => match tried {
                     Ok(stream) => {
                         self.servers.answered(address);
-                        return Ok(Talk::new(stream, address, self.servers.clone()));
+                        return Ok(ApiConnection::new(stream, address, self.servers.clone()));
                     }
                     Err(error) => {
-                        said.push(format!("{address}: {error}"));
+                        errors.push(format!("{address}: {error}"));
                         trying.extend(waiting.next().map(|next| self.attempt(next)));
                     }
                 },
@@ -92,12 +91,12 @@ impl Dialler {
                 }
             }
         }
-        self.servers.unanswered(&said);
-        Err(Unanswered { said })
+        self.servers.unanswered(&errors);
+        Err(Unanswered { errors })
     }
 
     fn attempt(&self, address: SocketAddr) -> BoxFuture<'static, (SocketAddr, io::Result<Stream>)> {
-        let security = self.security.clone();
+        let tls = self.tls.clone();
         let connect = async move {
             let stream = TcpStream::connect(address).await?;
             let socket = SockRef::from(&stream);
@@ -108,9 +107,9 @@ impl Dialler {
                 .with_interval(KEEPALIVE / 3)
                 .with_retries(3);
             socket.set_tcp_keepalive(&keepalive)?;
-            match security {
+            match tls {
                 None => Ok(Either::Left(stream)),
-                Some(Security { connector, name }) => {
+                Some(ServerTls { connector, name }) => {
                     Ok(Either::Right(connector.connect(name, stream).await?))
                 }
             }
@@ -125,7 +124,7 @@ impl Dialler {
 }
 
 impl tower::Service<Uri> for Dialler {
-    type Response = TokioIo<Talk>;
+    type Response = TokioIo<ApiConnection>;
     type Error = Unanswered;
     type Future = BoxFuture<'static, Result<Self::Response, Unanswered>>;
 
@@ -134,41 +133,44 @@ impl tower::Service<Uri> for Dialler {
     }
 
     fn call(&mut self, _: Uri) -> Self::Future {
-        self.clone().dial().map(|talk| talk.map(TokioIo::new)).boxed()
+        self.clone()
+            .dial()
+            .map(|dialled| dialled.map(TokioIo::new))
+            .boxed()
     }
 }
 
 type Stream = Either<TcpStream, tokio_rustls::client::TlsStream<TcpStream>>;
 
-/// A connection. One that was asked something, and ends without having said anything, speaks against its address:
-/// something accepts there, and is no API server, or one that hangs. One that nobody asked is only one too many.
-pub(super) struct Talk {
+/// A connection. If a request was sent on it and it ends without a byte of an answer, its address is tried last from then
+/// on: a server that hangs, or no API server, accepts there.
+pub(super) struct ApiConnection {
     stream: Stream,
     address: SocketAddr,
     servers: ApiServers,
-    asked: bool,
-    heard: bool,
+    has_request: bool,
+    has_answer: bool,
 }
 
-impl Talk {
+impl ApiConnection {
     fn new(stream: Stream, address: SocketAddr, servers: ApiServers) -> Self {
         Self {
             stream,
             address,
             servers,
-            asked: false,
-            heard: false,
+            has_request: false,
+            has_answer: false,
         }
     }
 }
 
-impl Connection for Talk {
+impl Connection for ApiConnection {
     fn connected(&self) -> Connected {
         Connected::new()
     }
 }
 
-impl AsyncRead for Talk {
+impl AsyncRead for ApiConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -176,21 +178,21 @@ impl AsyncRead for Talk {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if !self.heard && buffer.filled().len() > before {
-            self.heard = true;
-            self.servers.spoke(self.address);
+        if !self.has_answer && buffer.filled().len() > before {
+            self.has_answer = true;
+            self.servers.has_sent(self.address);
         }
         read
     }
 }
 
-impl AsyncWrite for Talk {
+impl AsyncWrite for ApiConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.asked = true;
+        self.has_request = true;
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
@@ -203,10 +205,10 @@ impl AsyncWrite for Talk {
     }
 }
 
-impl Drop for Talk {
+impl Drop for ApiConnection {
     fn drop(&mut self) {
-        if self.asked && !self.heard {
-            self.servers.silent(self.address);
+        if self.has_request && !self.has_answer {
+            self.servers.was_silent(self.address);
         }
     }
 }
@@ -218,7 +220,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn only_a_connection_that_was_asked_something_speaks_against_its_address_by_its_silence() {
+    async fn only_silence_after_a_request_moves_an_address_to_the_end() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let other = SocketAddr::from(([192, 0, 2, 1], 6443));
@@ -227,13 +229,17 @@ mod tests {
         let servers = ApiServers::new(&config, &[url(other)], None)
             .await
             .expect("servers");
-        let talk = async || {
+        let connection = async || {
             let stream = TcpStream::connect(address).await.expect("accepted");
-            Talk::new(Either::Left(stream), address, servers.clone())
+            ApiConnection::new(Either::Left(stream), address, servers.clone())
         };
-        drop(talk().await);
+        drop(connection().await);
         assert_eq!(servers.candidates().await, [address, other]);
-        talk().await.write_all(b"GET").await.expect("written");
-        assert_eq!(servers.candidates().await, [other, address], "asked, and silent");
+        connection().await.write_all(b"GET").await.expect("written");
+        assert_eq!(
+            servers.candidates().await,
+            [other, address],
+            "silent after a request"
+        );
     }
 }

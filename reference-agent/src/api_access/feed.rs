@@ -1,10 +1,10 @@
-//! Addresses of API servers → events, as names are resolved anew.
+//! Addresses of API servers → events.
 
 use super::ApiServers;
-use crate::{agent::Feed, model::Event};
+use crate::{feed::Feed, model::Event};
 
 impl ApiServers {
-    /// Tells of [`addresses`](Self::addresses): [`Event::ApiServers`] at once and whenever they change.
+    /// A feed of [`addresses`](Self::addresses): [`Event::ApiServers`] at once and whenever they change.
     pub fn feed(self) -> Feed {
         Feed::new(async move |events| {
             let mut addresses = self.follow();
@@ -15,7 +15,7 @@ impl ApiServers {
                 }
                 tokio::select! {
                     () = events.closed() => return,
-                    // Whoever could change them is held by this.
+                    // The sender lives as long as `self`.
                     _changed = addresses.changed() => {}
                 }
             }

@@ -1,19 +1,19 @@
-//! The command line of the agent's own way.
+//! The command line of API access.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use http::Uri;
 
-use super::{ApiServers, OwnCgroup, OwnWayError};
+use super::{ApiAccessError, ApiServers, OwnCgroup};
 
-/// How the agent reaches the API server, whatever becomes of the Service that leads there.
+/// How the agent connects to API servers.
 #[derive(Debug, Args)]
-pub struct OwnFlags {
+pub struct ApiAccessFlags {
     /// A further address of the API server, such as https://10.0.0.1:6443; may be given several times
     ///
     /// All addresses are tried for each connection, beginning with the kubeconfig's: the next one as soon as one has
-    /// failed, or has not answered for a quarter of a second. Whoever answers must have the certificate of the
+    /// failed, or has not answered for a quarter of a second. The server must have a certificate for the
     /// kubeconfig's host. Endpoints of the API server's Service that the agent has seen are tried, too, and need not be
     /// named here.
     #[arg(long = "api-server", value_name = "URL")]
@@ -29,28 +29,32 @@ pub struct OwnFlags {
     own_cgroup: OwnCgroup,
 }
 
-/// What becomes of the state file.
+/// How the state file is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Memory {
-    /// It is the agent's own: read, and written as things are learned.
-    Kept,
-    /// It is another process's, and only read.
-    Read,
+pub enum StateAccess {
+    /// Read, and written as endpoints are learned.
+    ReadWrite,
+    /// Only read, as it is another process's.
+    ReadOnly,
 }
 
-impl OwnFlags {
-    /// The API servers that are known.
+impl ApiAccessFlags {
+    /// The API servers of the configuration, the flags and the state file.
     ///
     /// # Errors
     /// As [`ApiServers::new`].
-    pub async fn servers(&self, config: &kube::Config, memory: Memory) -> Result<ApiServers, OwnWayError> {
-        match memory {
-            Memory::Kept => ApiServers::new(config, &self.api_servers, Some(&self.state)).await,
-            Memory::Read => ApiServers::looked_at(config, &self.api_servers, &self.state).await,
+    pub async fn servers(
+        &self,
+        config: &kube::Config,
+        access: StateAccess,
+    ) -> Result<ApiServers, ApiAccessError> {
+        match access {
+            StateAccess::ReadWrite => ApiServers::new(config, &self.api_servers, Some(&self.state)).await,
+            StateAccess::ReadOnly => ApiServers::read_only(config, &self.api_servers, &self.state).await,
         }
     }
 
-    /// The agent's own cgroup. Without one the agent goes on, and says what it lacks.
+    /// The agent's own cgroup. If there is none, that is logged.
     pub fn cgroup(&self) -> Option<PathBuf> {
         match self.own_cgroup.find() {
             Ok(Some(path)) => {

@@ -1,8 +1,7 @@
 //! The client certificate of a kubeconfig that names files, read again for each connection.
 //!
-//! Whoever issues such certificates replaces the files before they end. A connection is made with what is there then; one
-//! that was made with an older certificate ends with the first answer that refuses it
-//! ([`ApiServers::client`](super::ApiServers::client)).
+//! The files are replaced before a certificate expires. A connection uses the current files. One with an older
+//! certificate ends with the first answer that refuses it ([`ApiServers::client`](super::ApiServers::client)).
 
 use std::{
     fs, io,
@@ -15,7 +14,10 @@ use rustls::{
     SignatureScheme,
     client::ResolvesClientCert,
     crypto::ring::default_provider,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    pki_types::{
+        CertificateDer, PrivateKeyDer,
+        pem::{self, PemObject as _},
+    },
     sign::CertifiedKey,
 };
 
@@ -24,12 +26,12 @@ use rustls::{
 pub(super) struct Identity {
     certificate: PathBuf,
     key: PathBuf,
-    /// Serves while the files can't be used, as between the replacement of the one and of the other.
+    /// Used while the files can't be, as between the replacement of the one and of the other.
     last: Mutex<Option<Arc<CertifiedKey>>>,
 }
 
 impl Identity {
-    /// `None`: there are no such files, or what is in the kubeconfig itself counts instead.
+    /// `None`: there are no such files, or the kubeconfig has the certificate itself.
     pub(super) fn of(user: &AuthInfo) -> Option<Self> {
         if user.client_certificate_data.is_some() || user.client_key_data.is_some() {
             return None;
@@ -41,26 +43,49 @@ impl Identity {
         })
     }
 
-    fn read(&self) -> io::Result<CertifiedKey> {
-        let named = |path: &Path| {
-            let path = path.display().to_string();
-            move |error: String| io::Error::other(format!("{path}: {error}"))
-        };
-        let read = |path: &Path| fs::read(path).map_err(|error| named(path)(error.to_string()));
+    fn read(&self) -> Result<CertifiedKey, IdentityError> {
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&read(&self.certificate)?)
             .collect::<Result<_, _>>()
-            .map_err(|error| named(&self.certificate)(error.to_string()))?;
+            .map_err(|source| IdentityError::pem(&self.certificate, source))?;
         if chain.is_empty() {
-            return Err(named(&self.certificate)(
-                "expected a certificate in PEM, found none".to_owned(),
-            ));
+            let path = self.certificate.clone();
+            return Err(IdentityError::Empty { path });
         }
         let key = PrivateKeyDer::from_pem_slice(&read(&self.key)?)
-            .map_err(|error| named(&self.key)(error.to_string()))?;
+            .map_err(|source| IdentityError::pem(&self.key, source))?;
         // Also refuses a key that is not the certificate's.
-        CertifiedKey::from_der(chain, key, &default_provider())
-            .map_err(|error| named(&self.key)(error.to_string()))
+        CertifiedKey::from_der(chain, key, &default_provider()).map_err(|source| IdentityError::Key {
+            path: self.key.clone(),
+            source,
+        })
     }
+}
+
+/// Why a client certificate can't be used.
+#[derive(Debug, thiserror::Error)]
+enum IdentityError {
+    #[error("{}: {source}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{}: {source}", path.display())]
+    Pem { path: PathBuf, source: pem::Error },
+    #[error("{}: expected a certificate in PEM, found none", path.display())]
+    Empty { path: PathBuf },
+    #[error("{}: {source}", path.display())]
+    Key { path: PathBuf, source: rustls::Error },
+}
+
+impl IdentityError {
+    fn pem(path: &Path, source: pem::Error) -> Self {
+        let path = path.to_owned();
+        Self::Pem { path, source }
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, IdentityError> {
+    fs::read(path).map_err(|source| IdentityError::Read {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 impl ResolvesClientCert for Identity {

@@ -1,19 +1,19 @@
-//! Which Services lead to API servers, and which endpoints they have.
+//! Services of API servers, and their endpoints.
 
 use std::{collections::BTreeSet, net::SocketAddr};
 
 use super::ApiServers;
 use crate::{model::Service, names::ObjectName, plan::ServicePlan, transport::Protocol};
 
-/// The Service that every cluster has of its API servers.
+/// Whether it is `default/kubernetes`, the Service of the API servers in every cluster.
 fn is_kubernetes(name: &ObjectName) -> bool {
     (&*name.namespace, &*name.name) == ("default", "kubernetes")
 }
 
 impl ApiServers {
-    /// Whether a Service may lead to API servers, so that its plan is worth a look: it is `default/kubernetes`, or has
-    /// one of the configured addresses, or a node port of that number.
-    pub fn may_be(&self, service: &Service) -> bool {
+    /// Whether the agent may reach API servers through a Service: it is `default/kubernetes`, or has one of the
+    /// configured addresses, or a node port of that number.
+    pub fn may_serve_api(&self, service: &Service) -> bool {
         if is_kubernetes(&service.name) {
             return true;
         }
@@ -29,7 +29,7 @@ impl ApiServers {
         })
     }
 
-    /// Learns the endpoints that a Service has, as far as they are API servers.
+    /// Learns those endpoints of a Service that are API servers.
     pub fn learn_from(&self, name: &ObjectName, plan: &ServicePlan) {
         let ports = plan.ports.values();
         let leads = ports.filter(|port| port.keep || is_kubernetes(name));

@@ -1,33 +1,32 @@
-//! The agent's own way to the API server: what keeps it able to see when the Service that it reaches the API server
-//! through has no backends.
+//! How the agent connects to API servers, also while the Service of the API server has no backends.
 //!
 //! ```text
-//! kubeconfig, --api-server ─┐                ┌─▶ dialled in turn ─▶ TLS, verified against the one original name
-//! endpoints that were seen ─┴─▶ ApiServers ──┤
-//!      └─▶ state file, for the next start    └─▶ addresses: frontends that are kept for the agent's own cgroup
+//! kubeconfig, --api-server ─┐                ┌─▶ dialled in turn ─▶ TLS, verified against the kubeconfig's host
+//! endpoints seen last ──────┴─▶ ApiServers ──┤
+//!      └─▶ state file, for the next start    └─▶ addresses: frontends whose backends are kept for the agent's cgroup
 //! ```
 //!
-//! Three memories, each of which is enough: the programs let the sockets of the agent's [`cgroup`] go on using the last
-//! good backends of a kept frontend (`ebpf/DATAPATH.md`, "Sockets"); the endpoints that were seen last are dialled
-//! themselves ([`ApiServers::learn`]); further addresses can be given. Everybody else sees the truth.
+//! Any of three is enough: the programs let sockets of the agent's [`cgroup`] use the last good backends of such a
+//! frontend (`ebpf/DATAPATH.md`, "Sockets"); the endpoints that were seen last are dialled directly
+//! ([`ApiServers::learn`]); more addresses can be given by `--api-server`. For other processes nothing is kept.
 //!
 //! | file | what |
 //! |---|---|
-//! | `servers` | [`ApiServers`]: which addresses there are, and in which order they are tried |
-//! | `configured` | a server as the configuration names it, and where its name leads |
-//! | `dial` | one connection: all addresses, one after the other and side by side |
-//! | `client` | a Kubernetes client whose connections are made so |
+//! | `servers` | [`ApiServers`]: the addresses, and the order in which they are tried |
+//! | `configured` | a server of the configuration, and the addresses of its name |
+//! | `dial` | one connection: all addresses, staggered |
+//! | `client` | a Kubernetes client with such connections |
 //! | `identity` | the client certificate of a kubeconfig that names files |
-//! | `feed` | which addresses there are, told as they change |
-//! | `learn` | which Services lead to API servers, and which endpoints they have |
-//! | `state` | what is remembered from one start to the next |
+//! | `feed` | the addresses, as events |
+//! | `learn` | Services of API servers, and their endpoints |
+//! | `state` | the state file |
 //! | `flags` | the command line |
-//! | [`cgroup`] | the cgroup in which the agent is alone |
+//! | [`cgroup`] | the agent's own cgroup |
 //!
 //! # Bounds
 //! [`CANDIDATES`] addresses, of them [`REMEMBERED`] from endpoints; [`CONNECT_LIMIT`] for one address, tries begin
-//! [`STAGGER`] apart; names are asked for again after [`NAMES_FRESH`], for at most [`NAME_LIMIT`]; what could not be stored is tried again after
-//! [`STORE_AGAIN`].
+//! [`STAGGER`] apart; names are resolved again after [`NAMES_FRESH`], for at most [`NAME_LIMIT`]; a failed write of the
+//! state file is tried again after [`STORE_AGAIN`].
 
 pub mod cgroup;
 mod client;
@@ -41,12 +40,13 @@ mod servers;
 mod state;
 
 pub use self::{
-    cgroup::{NoOwnCgroup, OwnCgroup},
+    cgroup::{OwnCgroup, OwnCgroupError},
     client::{KEEPALIVE, READ_LIMIT, RETRY_AFTER_LIMIT, UNACKNOWLEDGED},
     dial::{CONNECT_LIMIT, STAGGER},
-    flags::{Memory, OwnFlags},
+    flags::{ApiAccessFlags, StateAccess},
     servers::{
-        ApiServers, BLIND_LIMIT, CANDIDATES, NAME_LIMIT, NAMES_FRESH, OwnWayError, REMEMBERED, STORE_AGAIN,
+        ApiAccessError, ApiServers, CANDIDATES, NAME_LIMIT, NAMES_FRESH, REMEMBERED, STORE_AGAIN,
+        UNANSWERED_LIMIT,
     },
     state::{STATE_FILE, STATE_MOST},
 };

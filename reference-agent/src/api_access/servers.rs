@@ -1,4 +1,4 @@
-//! Where API servers may answer, and in which order they are tried.
+//! Addresses of API servers, and the order in which they are tried.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -16,29 +16,29 @@ use super::{
     configured::{Server, resolved, server},
     state::{Remembered, StateFile},
 };
-use crate::{board::Part, reports::Reports};
+use crate::{readiness::Component, reports::Reports};
 
-/// Most addresses that are tried for one connection, and that one name is taken to lead to.
+/// Most addresses that are tried for one connection, and most that a name is resolved to.
 pub const CANDIDATES: usize = 32;
-/// Most endpoints that are remembered; those seen longest ago are forgotten first.
+/// Most endpoints that are remembered, the latest ones.
 pub const REMEMBERED: usize = 16;
-/// For how long what a name was resolved to is good.
+/// How long the addresses of a name are valid.
 pub const NAMES_FRESH: Duration = Duration::from_secs(30);
-/// How long names may take to be resolved; then what they were resolved to before serves.
+/// Time limit for resolving names. After it their last addresses are used.
 pub const NAME_LIMIT: Duration = Duration::from_secs(2);
-/// With no address answering for this long, `/readyz` says so. Shorter is a restart of the API server.
-pub const BLIND_LIMIT: Duration = Duration::from_secs(30);
-/// What could not be stored for the next start is tried again after this time.
+/// Time without an answer from any address after which `/readyz` reports it. A restart of the API server is shorter.
+pub const UNANSWERED_LIMIT: Duration = Duration::from_secs(30);
+/// Time after which a failed write of the state file is tried again.
 pub const STORE_AGAIN: Duration = Duration::from_secs(30);
-/// How often [`ApiServers::watch`] looks.
-const LOOK: Duration = Duration::from_secs(1);
+/// Interval of [`ApiServers::watch`].
+const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is wrong with the configuration of the way to the API server.
+/// Why the configuration of the API server can't be used.
 #[derive(Debug, thiserror::Error)]
-pub enum OwnWayError {
+pub enum ApiAccessError {
     /// kube can't use its configuration.
-    #[error("failed to use the configuration of the API server: {0}")]
-    Config(kube::Error),
+    #[error("failed to use the configuration of the API server")]
+    Config(#[source] kube::Error),
     /// The kubeconfig wants a proxy.
     #[error(
         "the kubeconfig's proxy-url {0:?}: API servers are only reached without a proxy; \
@@ -50,7 +50,7 @@ pub enum OwnWayError {
     Host(String),
 }
 
-/// All ways to the API server; clones share what they learn.
+/// All addresses of API servers. Clones are the same.
 #[derive(Clone, Debug)]
 pub struct ApiServers(Arc<Inner>);
 
@@ -58,47 +58,55 @@ pub struct ApiServers(Arc<Inner>);
 struct Inner {
     /// As configured, in order: the kubeconfig's, then those given.
     configured: Vec<Server>,
-    /// `None`: nothing is remembered from one start to the next.
+    /// `None`: nothing is stored for the next start.
     file: Option<StateFile>,
-    /// Whether endpoints may be dialled: only where a certificate says who answers.
+    /// Whether endpoints may be dialled: only with verified certificates.
     verified: bool,
     state: Mutex<State>,
-    /// [`ApiServers::addresses`], for who follows them.
+    /// [`ApiServers::addresses`], for [`ApiServers::feed`].
     addresses: watch::Sender<BTreeSet<(IpAddr, u16)>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     remembered: Remembered,
-    asked: Option<Instant>,
-    /// Where a connection ended in silence: tried last.
+    /// When names were last resolved.
+    resolved: Option<Instant>,
+    /// Addresses at which a connection ended without a byte: tried last.
     distrusted: HashSet<SocketAddr>,
-    /// Who answered last.
+    /// The address that answered last.
     answered: Option<SocketAddr>,
-    /// When what is remembered could not be stored.
+    /// When the state file could not be written.
     unstored: Option<Instant>,
-    /// Since when nobody answers, and what was said last.
-    blind: Option<(Instant, Vec<String>)>,
+    /// Since when no address answers, and the last errors.
+    unanswered: Option<(Instant, Vec<String>)>,
 }
 
 impl ApiServers {
-    /// Those of a configuration, `more` of the same cluster, and those that an earlier start has left in the folder
-    /// `state`, where what is learned is left for the next one. Waits for names to be resolved, for at most
-    /// [`NAME_LIMIT`].
+    /// Servers of a configuration, `more` of the same cluster, and endpoints from the state file in the folder `state`,
+    /// which is updated as endpoints are learned. Resolves names, for at most [`NAME_LIMIT`].
     ///
     /// # Errors
-    /// [`OwnWayError::Host`].
-    pub async fn new(config: &kube::Config, more: &[Uri], state: Option<&Path>) -> Result<Self, OwnWayError> {
+    /// [`ApiAccessError::Host`].
+    pub async fn new(
+        config: &kube::Config,
+        more: &[Uri],
+        state: Option<&Path>,
+    ) -> Result<Self, ApiAccessError> {
         let file = state.map(StateFile::new);
         let remembered = file.as_ref().map(StateFile::read).unwrap_or_default();
         Self::of(config, more, remembered, file).await
     }
 
-    /// As [`new`](Self::new), and writes nothing: for whoever looks at a node on which an agent runs.
+    /// As [`new`](Self::new), and writes nothing: for commands beside a running agent.
     ///
     /// # Errors
-    /// [`OwnWayError::Host`].
-    pub async fn looked_at(config: &kube::Config, more: &[Uri], state: &Path) -> Result<Self, OwnWayError> {
+    /// [`ApiAccessError::Host`].
+    pub async fn read_only(
+        config: &kube::Config,
+        more: &[Uri],
+        state: &Path,
+    ) -> Result<Self, ApiAccessError> {
         Self::of(config, more, StateFile::new(state).read(), None).await
     }
 
@@ -107,7 +115,7 @@ impl ApiServers {
         more: &[Uri],
         mut remembered: Remembered,
         file: Option<StateFile>,
-    ) -> Result<Self, OwnWayError> {
+    ) -> Result<Self, ApiAccessError> {
         let configured: Result<Vec<Server>, _> = [&config.cluster_url]
             .into_iter()
             .chain(more)
@@ -116,7 +124,7 @@ impl ApiServers {
         let verified = config.cluster_url.scheme_str() != Some("http") && !config.accept_invalid_certs;
         let configured = configured?;
         remembered.endpoints.truncate(REMEMBERED);
-        // Others are of another configuration: nothing leads there any more.
+        // Other names are of an earlier configuration.
         let names: HashSet<String> = configured.iter().filter_map(Server::name).collect();
         remembered.names.retain(|name, _| names.contains(name));
         for addresses in remembered.names.values_mut() {
@@ -136,8 +144,8 @@ impl ApiServers {
         Ok(servers)
     }
 
-    /// Address and port of each server of the configuration, names resolved: a frontend that is one of these is kept
-    /// for the agent. Not the endpoints: those are reached without a frontend. Other ones follow ([`feed`](Self::feed)).
+    /// Address and port of each configured server, names resolved. Backends of these frontends are kept for the agent.
+    /// Endpoints are not among them, as they are dialled without a frontend. [`feed`](Self::feed) sends changes.
     pub fn addresses(&self) -> BTreeSet<(IpAddr, u16)> {
         let state = self.lock();
         self.known(&state)
@@ -146,9 +154,8 @@ impl ApiServers {
             .collect()
     }
 
-    /// Takes endpoints of API servers as they were seen last. None at all is no news: these are for when there are
-    /// none. Without a verified certificate nothing is remembered, or whoever writes slices would be told the agent's
-    /// token.
+    /// Remembers endpoints of API servers. An empty list changes nothing: the remembered ones are for that time. Without
+    /// verified certificates nothing is remembered: a written slice could make the agent send its token anywhere.
     pub fn learn(&self, endpoints: impl IntoIterator<Item = SocketAddr>) {
         if !self.0.verified {
             return;
@@ -168,14 +175,14 @@ impl ApiServers {
         }
     }
 
-    /// Why the agent is blind, if it is: no address has answered for [`BLIND_LIMIT`].
+    /// The reason that the agent is not ready, if no address has answered for [`UNANSWERED_LIMIT`].
     pub fn reasons(&self, now: Instant) -> Vec<String> {
         let state = self.lock();
-        let Some((since, said)) = &state.blind else {
+        let Some((since, errors)) = &state.unanswered else {
             return Vec::new();
         };
         let silent = now.saturating_duration_since(*since);
-        if silent < BLIND_LIMIT {
+        if silent < UNANSWERED_LIMIT {
             return Vec::new();
         }
         vec![format!(
@@ -183,26 +190,31 @@ impl ApiServers {
              name another address with --api-server if there is one",
             // Not a new sentence each second.
             silent.as_secs() / 30 * 30,
-            said.join("; ")
+            errors.join("; ")
         )]
     }
 
-    /// Tells the board whether the agent is blind, counts who is in use, and keeps names resolved and what is learned
-    /// stored. For ever.
-    pub async fn watch(self, Reports { board, metrics, .. }: Reports) {
+    /// Reports whether an address answers, and which one; keeps names resolved and the state file written. Runs without
+    /// end.
+    pub async fn watch(
+        self,
+        Reports {
+            readiness, metrics, ..
+        }: Reports,
+    ) {
         loop {
             let candidates = self.candidates().await;
             let answered = self.lock().answered;
-            // Addresses that are known no more are shown no more.
+            // Former addresses leave the metric.
             metrics.api_server.clear();
             for address in candidates {
                 let used = i64::from(answered == Some(address));
                 metrics.api_server.at([&address.to_string()]).set(used);
             }
             let now = Instant::now();
-            board.say(Part::OwnWay, self.reasons(now));
+            readiness.set_reasons(Component::ApiAccess, self.reasons(now));
             self.store_again(now);
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(INTERVAL).await;
         }
     }
 
@@ -211,7 +223,7 @@ impl ApiServers {
         self.0.addresses.subscribe()
     }
 
-    /// Where to try, in this order: as configured, then endpoints; what was silent last.
+    /// The addresses in the order in which they are tried: configured ones, then endpoints; silent ones last.
     pub(super) async fn candidates(&self) -> Vec<SocketAddr> {
         self.resolve_stale().await;
         let state = self.lock();
@@ -221,7 +233,7 @@ impl ApiServers {
         }
         let mut once = HashSet::new();
         candidates.retain(|address| once.insert(*address));
-        // Stable: otherwise in order.
+        // A stable sort keeps the order otherwise.
         candidates.sort_by_key(|address| state.distrusted.contains(address));
         candidates.truncate(CANDIDATES);
         candidates
@@ -231,18 +243,18 @@ impl ApiServers {
     pub(super) fn answered(&self, address: SocketAddr) {
         let mut state = self.lock();
         state.answered = Some(address);
-        if let Some((since, _)) = state.blind.take() {
+        if let Some((since, _)) = state.unanswered.take() {
             tracing::info!(%address, after = ?since.elapsed(), "an API server answers again");
         }
     }
 
-    /// An API server has sent something.
-    pub(super) fn spoke(&self, address: SocketAddr) {
+    /// A server has sent a byte.
+    pub(super) fn has_sent(&self, address: SocketAddr) {
         self.lock().distrusted.remove(&address);
     }
 
-    /// A connection ended without a byte.
-    pub(super) fn silent(&self, address: SocketAddr) {
+    /// A connection on which a request was sent ended without a byte.
+    pub(super) fn was_silent(&self, address: SocketAddr) {
         let mut state = self.lock();
         if state.distrusted.len() >= CANDIDATES {
             state.distrusted.clear();
@@ -252,18 +264,18 @@ impl ApiServers {
         }
     }
 
-    /// Nobody answered.
-    pub(super) fn unanswered(&self, said: &[String]) {
+    /// No address answered.
+    pub(super) fn unanswered(&self, errors: &[String]) {
         let mut state = self.lock();
-        match &mut state.blind {
-            Some((_, before)) => said.clone_into(before),
+        match &mut state.unanswered {
+            Some((_, before)) => errors.clone_into(before),
             None => {
-                tracing::warn!(tried = ?said, "no API server answers; Services are served as last known");
-                state.blind = Some((Instant::now(), said.to_vec()));
+                tracing::warn!(tried = ?errors, "no API server answers; Services are served as last known");
+                state.unanswered = Some((Instant::now(), errors.to_vec()));
             }
         }
-        // The next try asks for the names again.
-        state.asked = None;
+        // The next try resolves the names again.
+        state.resolved = None;
     }
 
     /// The configured servers in their order, names resolved.
@@ -282,35 +294,35 @@ impl ApiServers {
     async fn resolve_stale(&self) {
         let stale = self
             .lock()
-            .asked
-            .is_none_or(|asked| asked.elapsed() > NAMES_FRESH);
+            .resolved
+            .is_none_or(|resolved| resolved.elapsed() > NAMES_FRESH);
         if stale {
             self.resolve().await;
         }
     }
 
     async fn resolve(&self) {
-        self.lock().asked = Some(Instant::now());
+        self.lock().resolved = Some(Instant::now());
         let names = self.0.configured.iter().filter_map(|server| match server {
             Server::At(_) => None,
             Server::Named { host, port } => Some((server.name()?, host.as_str(), *port)),
         });
-        let asking = names.map(async |(name, host, port)| (name, resolved(host, port).await));
-        let answers = join_all(asking).await;
+        let lookups = names.map(async |(name, host, port)| (name, resolved(host, port).await));
+        let answers = join_all(lookups).await;
         let mut state = self.lock();
         let before = state.remembered.names.clone();
-        // What a name led to before serves until it leads to something else.
+        // A name that is not resolved now keeps its last addresses.
         let answered = answers.into_iter().filter(|(_, addresses)| !addresses.is_empty());
         state.remembered.names.extend(answered);
         if state.remembered.names != before {
             self.store(&mut state);
         }
         drop(state);
-        self.tell();
+        self.publish();
     }
 
-    /// Tells who follows the addresses, if they are others.
-    fn tell(&self) {
+    /// Publishes the addresses, if they have changed.
+    fn publish(&self) {
         let addresses = self.addresses();
         self.0.addresses.send_if_modified(|before| {
             let differs = *before != addresses;
@@ -321,7 +333,7 @@ impl ApiServers {
         });
     }
 
-    /// Failing is no reason to stop: the next start has one way less until trying again succeeds.
+    /// Writes the state file. A failure is logged and tried again.
     fn store(&self, state: &mut State) {
         let Some(file) = &self.0.file else { return };
         state.unstored = None;
@@ -334,7 +346,7 @@ impl ApiServers {
         }
     }
 
-    /// Tries again what could not be stored.
+    /// Writes the state file again, if that failed.
     fn store_again(&self, now: Instant) {
         let mut state = self.lock();
         let tried = state.unstored;

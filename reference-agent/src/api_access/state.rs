@@ -1,4 +1,4 @@
-//! What is remembered from one start to the next: a small file, which may be missing or wrong.
+//! The state file: addresses for the next start. It may be missing or wrong.
 
 use std::{
     collections::BTreeMap,
@@ -12,21 +12,21 @@ use serde::{Deserialize, Serialize};
 
 /// Its name in the folder of `--state`.
 pub const STATE_FILE: &str = "api-servers.json";
-/// A file of more bytes is not ours.
+/// A larger file is not the agent's.
 pub const STATE_MOST: u64 = 64 * 1024;
 
-/// The file's contents. An agent of another version may have written it: what is not understood is left out.
+/// The file's contents. Unknown fields, of another version, are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Remembered {
-    /// Endpoints of API servers, those seen last first.
+    /// Endpoints of API servers, latest first.
     #[serde(default)]
     pub(super) endpoints: Vec<SocketAddr>,
-    /// What each name of the configuration was resolved to last, by `host:port`.
+    /// The last addresses of each name of the configuration, by `host:port`.
     #[serde(default)]
     pub(super) names: BTreeMap<String, Vec<SocketAddr>>,
 }
 
-/// Where it is kept.
+/// The state file.
 #[derive(Clone, Debug)]
 pub(super) struct StateFile(PathBuf);
 
@@ -35,8 +35,7 @@ impl StateFile {
         Self(folder.join(STATE_FILE))
     }
 
-    /// What an earlier start has left. A file that can't be read or understood counts as none, and is named in the
-    /// log: the agent has other ways.
+    /// Reads what an earlier start has left. A file that can't be read counts as none, and is logged.
     pub(super) fn read(&self) -> Remembered {
         match self.try_read() {
             Ok(remembered) => remembered,
@@ -64,7 +63,7 @@ impl StateFile {
         Ok(serde_json::from_str(&text)?)
     }
 
-    /// Replaces it at once: whoever reads sees the old one or the new one.
+    /// Replaces it atomically.
     pub(super) fn write(&self, remembered: &Remembered) -> io::Result<()> {
         if let Some(folder) = self.0.parent() {
             fs::create_dir_all(folder)?;

@@ -1,4 +1,4 @@
-//! Takes the datapath away.
+//! Removes the datapath.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use clap::Args;
 use super::{Bpffs, Cgroup};
 use crate::pod_network::{CniFolder, remove};
 
-/// What to clean.
+/// The datapath to remove.
 #[derive(Debug, Args)]
 pub struct Cleanup {
     #[command(flatten)]
@@ -66,5 +66,5 @@ pub(super) async fn cleanup(
     for blind in &blind {
         println!("{blind}");
     }
-    pod_network.map(drop).map_err(anyhow::Error::msg)
+    Ok(pod_network.map(drop)?)
 }

@@ -1,7 +1,7 @@
 //! The configuration file: every option by its long name, for those that the command line does not give.
 //!
-//! What the file says is put behind the command line's own arguments, so that the same code reads both, and an option
-//! can't be known in one place and not in the other. The command line wins over the environment, that over the file.
+//! The file's entries are appended to the command line's arguments, so that the same code reads both, and both have the
+//! same options. The command line comes before the environment, and the environment before the file.
 
 use std::{ffi::OsString, fs, path::Path};
 
@@ -11,7 +11,7 @@ use clap::{
 };
 use serde_json::{Map, Value};
 
-/// Options that a configuration file can't have: they are about it.
+/// Options that a configuration file can't have.
 const NOT_IN_FILE: [&str; 4] = ["config", "print-config", "help", "version"];
 /// The command that has all options.
 const RUN: &str = "run";
@@ -29,25 +29,25 @@ pub fn parse<A: CommandFactory + FromArgMatches>() -> A {
     }
 }
 
-/// What a command line asks for.
+/// The result of a command line.
 #[derive(Debug)]
 pub enum Parsed<A> {
-    /// To do something.
+    /// A command with its arguments.
     Arguments(A),
-    /// To print what counts: this, which is a configuration file.
+    /// The configuration file that `--print-config` prints.
     Configuration(String),
 }
 
 /// Reads a command line, the name of the program first.
 ///
 /// # Errors
-/// As clap says it: which argument, or which line of the file, and what is expected instead.
+/// clap's error with the argument, or the line of the file, and what is expected.
 pub fn arguments<A: CommandFactory + FromArgMatches>(
     mut line: Vec<OsString>,
 ) -> Result<Parsed<A>, clap::Error> {
     let mut command = A::command();
     command.build();
-    // What is required may be in the file.
+    // Required options may be in the file.
     let given = command.clone().ignore_errors(true).try_get_matches_from(&line)?;
     let file = given.subcommand().and_then(|(name, given)| {
         let path = given.try_get_one::<std::path::PathBuf>("config").ok().flatten()?;
@@ -128,7 +128,7 @@ fn option<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
         .find(|option| option.get_long() == Some(name))
 }
 
-/// Keys stand at the beginning of a line: the mapping is the whole file.
+/// The line of a key. Keys are at the beginning of a line, as the mapping is the whole file.
 fn line_of(text: &str, key: &str) -> Option<usize> {
     let is_key = |line: &str| {
         let line = line.trim_start_matches(['"', '\'']);
@@ -147,7 +147,7 @@ fn is_given(matches: &ArgMatches, option: &Arg) -> bool {
     )
 }
 
-/// The arguments that say the same.
+/// An entry as arguments.
 fn values(option: &Arg, value: &Value) -> Result<Vec<OsString>, String> {
     let name = option.get_long().unwrap_or_default();
     let text = |value: &Value| match value {
@@ -167,7 +167,7 @@ fn values(option: &Arg, value: &Value) -> Result<Vec<OsString>, String> {
     }
 }
 
-/// clap speaks of arguments; the user may have written none.
+/// Adds the file to clap's error about arguments, of which the user may have given none.
 fn named(mut error: clap::Error, path: &Path) -> clap::Error {
     use clap::error::{ContextKind, ContextValue};
     if error.kind() != ErrorKind::DisplayHelp && error.kind() != ErrorKind::DisplayVersion {
@@ -183,7 +183,7 @@ fn named(mut error: clap::Error, path: &Path) -> clap::Error {
     error
 }
 
-/// What counts, and where each value comes from.
+/// The resulting options, with their sources.
 fn effective(command: &Command, matches: &ArgMatches, from_file: &[String], path: Option<&Path>) -> String {
     let mut text = String::new();
     for option in command.get_arguments() {
@@ -222,7 +222,7 @@ fn effective(command: &Command, matches: &ArgMatches, from_file: &[String], path
     text
 }
 
-/// As YAML: booleans as they are, all else quoted as in JSON.
+/// A value as YAML: booleans unchanged, others quoted as in JSON.
 fn scalar(value: &str) -> String {
     match value {
         "true" | "false" => value.to_owned(),

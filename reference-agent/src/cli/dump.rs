@@ -15,15 +15,15 @@ use crate::{
     status::{ANSWER_LIMIT, MAPS_AT},
 };
 
-/// The longest dump that is taken from an agent: full maps are a tenth of it.
+/// Most bytes of an agent's dump: full maps are a tenth of it.
 const LONGEST: usize = 1 << 30;
 
-/// Which maps to print.
+/// The maps to print.
 #[derive(Debug, Args)]
 pub struct Dump {
     #[command(flatten)]
     bpffs: Bpffs,
-    /// Where the agent of these maps is asked, if one runs
+    /// Address of the agent of these maps, if one runs
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9440")]
     listen: SocketAddr,
 }
@@ -45,7 +45,7 @@ pub(super) fn dump(Dump { bpffs, listen }: &Dump) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The dump of the agent that listens there, if its maps are the ones that are asked for.
+/// The dump of the agent at an address, if it has the wanted maps.
 #[tokio::main(flavor = "current_thread")]
 async fn from_agent(listen: SocketAddr, here: &str) -> anyhow::Result<String> {
     const CONNECT: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use clap::{Args, ValueEnum};
 use tracing_subscriber::EnvFilter;
 
-/// What is logged, and how.
+/// Options of logs.
 #[derive(Debug, Args)]
 pub(super) struct LogFlags {
     /// How log lines look: for people, or as one JSON object each
@@ -20,7 +20,7 @@ pub(super) struct LogFlags {
         long,
         env = "RUST_LOG",
         value_name = "FILTER",
-        // kube's own lines on failed requests are left out: the watches name those, with what follows from them.
+        // Without kube's own lines on failed requests, which the watches log with their consequences.
         default_value = "info,kube_client::client::builder=off"
     )]
     log_filter: String,

@@ -33,45 +33,46 @@ use crate::{
     datapath::{Datapath, KernelDatapath},
 };
 
-/// What follows the options in `--help`.
+/// The end of `--help`.
 pub const EXIT_CODES: &str = "Exit codes: 0 done, or ended by SIGTERM or SIGINT with everything left in place; \
 1 failed, with the reason on stderr (plan: 2; 1 says that something differs); 2 wrong arguments or a wrong configuration file.";
 
-/// What the agent does.
+/// The agent's commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serve Services on this node until SIGTERM or SIGINT.
     ///
     /// Takes Services, EndpointSlices and Nodes from the API server, or from the files of a folder (--from), and keeps the
-    /// eBPF maps as they say. Programs and maps are pinned: when the agent ends, they go on serving what they last knew,
-    /// and the next start takes them over without a gap. To take the datapath away, end the agent and run `cleanup`.
+    /// eBPF maps up to date. Programs and maps are pinned: when the agent ends, they go on serving, and the next start
+    /// adopts them without a gap. To remove the datapath, end the agent and run `cleanup`.
     ///
-    /// Is it well? /readyz at --listen gives the reasons if not, one per line; /findings names every part of an object
-    /// that can't be used; /metrics counts; /dump shows the maps.
+    /// /readyz at --listen gives the reasons if the node is not ready, one per line; /findings has every part of an object
+    /// that can't be used; /metrics has counters; /dump shows the maps.
     ///
-    /// Every option can also stand in a YAML file, by its long name, as in `node: worker-1`; `--print-config` shows what
-    /// counts in the end, and why. The command line goes before the environment, that before the file.
+    /// Every option can also be set in a YAML file, by its long name, as in `node: worker-1`. The command line comes before
+    /// the environment, and the environment before the file; `--print-config` shows the resulting options with their
+    /// sources.
     ///
     /// Needs CAP_SYS_ADMIN, CAP_NET_ADMIN, a mounted bpffs and cgroup v2. One agent per node.
     Run(Box<Run>),
-    /// Print what the maps should say, planned from scratch; with --diff what they say differently.
+    /// Print the planned contents of the maps, from scratch; with --diff their differences from the maps.
     ///
     /// Lists all objects once, from the API server or from the files of a folder (--from), and plans for this node as
-    /// `run` would with the same options. Writes nothing, and needs no agent. What of the objects can't be used is said
-    /// on stderr.
+    /// `run` would with the same options. Writes nothing, and needs no agent. Parts of objects that can't be used are
+    /// listed on stderr.
     ///
     /// Exit codes as those of diff: 0 nothing differs (without --diff: printed), 1 something differs, 2 failed.
     Plan(Box<Plan>),
-    /// Print what the maps say: every frontend with its backends, then addresses, then defects, if any.
+    /// Print the contents of the maps: every frontend with its backends, then addresses, then defects, if any.
     ///
-    /// What is no frontend at one of the addresses is refused. A frontend by Maglev shows the size of its table and
-    /// a digest of it, which is the same on every node.
+    /// Other ports of these addresses are refused. A frontend by Maglev shows the size of its table and a digest of it,
+    /// which is the same on every node.
     ///
-    /// Asks the running agent; without one the pinned maps are read. Which of them is said on stderr. Sorted and without
+    /// Reads the maps through the running agent, or the pinned maps if none runs; stderr says which. Sorted and without
     /// ids, so that two nodes can be compared with diff.
     Dump(Dump),
-    /// Detach every program of this agent, of any start, and remove its pins; programs of others stay. So it does with the
-    /// network of pods, if an agent has set one up: configuration, routes and masquerading.
+    /// Detach every program of this agent, of any start, and remove its pins; programs of other owners stay. Remove the
+    /// pods' network, too, if an agent has set one up: configuration, routes and masquerading.
     ///
     /// Connections that were translated stay as they are; new ones to Services are not translated any more. No
     /// agent may be running. Nothing there is no error.
@@ -99,8 +100,7 @@ struct ConfigFile {
     config: Option<PathBuf>,
 }
 
-/// Does what the command line says. `compose` gives the agent its parts: the production agent takes them as they are, a
-/// mutant decorates one of them.
+/// Runs the command. `compose` returns the agent's parts: the production agent uses them unchanged, a mutant decorates one.
 pub fn execute<B, D>(
     command: &Command,
     compose: impl FnOnce(Seams<Planner, KernelDatapath>) -> Seams<B, D>,
@@ -124,7 +124,7 @@ where
     result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
         match command {
-            // As diff: 1 says that something differs.
+            // As with diff, 1 means a difference.
             Command::Plan(_) => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }

@@ -1,10 +1,10 @@
-//! For whom plans are made.
+//! Options of plans.
 
 use clap::Args;
 
 use crate::plan::Selection;
 
-/// For whom plans are made.
+/// The node that plans are made for.
 #[derive(Debug, Args)]
 pub(super) struct NodeFlags {
     /// Name of this node in the API: endpoints that name it are local

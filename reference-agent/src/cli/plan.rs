@@ -11,10 +11,9 @@ use super::{
     source::{Source, SourceFlags},
 };
 use crate::{
-    agent,
-    api_access::{Memory, OwnFlags},
+    api_access::{ApiAccessFlags, StateAccess},
     control::{DesiredState as _, Planner},
-    dump,
+    dump, feed,
     host::{self, HostFlags},
     maps::kernel,
     model::{Event, Probe},
@@ -43,7 +42,7 @@ pub struct Plan {
     #[command(flatten, next_help_heading = "Source of objects")]
     source: SourceFlags,
     #[command(flatten, next_help_heading = "The agent's own way to the API server")]
-    own: OwnFlags,
+    own: ApiAccessFlags,
     #[command(flatten, next_help_heading = "Addresses and devices of this node")]
     host: HostFlags,
     #[command(flatten)]
@@ -55,7 +54,7 @@ pub struct Plan {
 /// Whether nothing differs.
 #[tokio::main]
 pub(super) async fn plan(plan: &Plan) -> anyhow::Result<bool> {
-    let source = plan.source.open(&plan.own, Memory::Read).await?;
+    let source = plan.source.open(&plan.own, StateAccess::ReadOnly).await?;
     let perspective = Perspective {
         node: plan.node.node.clone(),
         selection: plan.node.backend_selection,
@@ -68,7 +67,7 @@ pub(super) async fn plan(plan: &Plan) -> anyhow::Result<bool> {
     let reports = Reports::new(None);
     // No plan is made of ServiceCIDRs.
     let mut feeds = source.feeds(false, &reports);
-    // Where the agent listens for its probe is the kernel's choice at each start: compared is all but that.
+    // The kernel chooses the port of the agent's probe at each start, so that its frontend is not compared.
     let probe = plan.probe.frontend().filter(|_| plan.diff).map(|frontend| {
         let at = TransportAddress {
             protocol: Protocol::Tcp,
@@ -82,7 +81,7 @@ pub(super) async fn plan(plan: &Plan) -> anyhow::Result<bool> {
     });
     let (feed, _host) = host::feed(plan.node.node.clone(), plan.host.options(), probe);
     feeds.push(feed);
-    let (sender, mut events) = agent::queue();
+    let (sender, mut events) = feed::queue();
     let mut tasks = JoinSet::new();
     for feed in feeds {
         tasks.spawn(feed.run(sender.clone()));
@@ -106,7 +105,7 @@ pub(super) async fn plan(plan: &Plan) -> anyhow::Result<bool> {
         "not everything could be listed in {LIST_LIMIT:?}; missing: {}{}",
         missing.join(", "),
         reports
-            .board
+            .readiness
             .reasons()
             .iter()
             .map(|reason| format!("; {reason}"))

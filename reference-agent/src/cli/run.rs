@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     agent,
-    api_access::{ApiServers, Memory, OwnFlags},
+    api_access::{ApiAccessFlags, ApiServers, StateAccess},
     control::{DesiredState, Planner},
     datapath::{Datapath, KernelDatapath},
     events,
@@ -28,12 +28,12 @@ use crate::{
     reports::Reports,
 };
 
-/// How the agent works.
+/// The agent's options.
 #[derive(Debug, Args)]
 pub struct Run {
     #[command(flatten)]
     config: ConfigFile,
-    /// Print the options that count, and where each comes from, as a configuration file; do nothing else
+    /// Print the resulting options with their sources, as a configuration file; do nothing else
     #[arg(long)]
     print_config: bool,
     #[command(flatten)]
@@ -41,7 +41,7 @@ pub struct Run {
     #[command(flatten, next_help_heading = "Source of objects")]
     source: SourceFlags,
     #[command(flatten, next_help_heading = "The agent's own way to the API server")]
-    own: OwnFlags,
+    own: ApiAccessFlags,
     #[command(flatten, next_help_heading = "Addresses and devices of this node")]
     host: HostFlags,
     #[command(flatten, next_help_heading = "The network of pods")]
@@ -54,10 +54,10 @@ pub struct Run {
     bpffs: Bpffs,
     /// Whether processes of this node reach Services by programs at their sockets
     ///
-    /// off: what they send is translated packet by packet, as that of clients outside is, and programs that an earlier
-    /// start has attached to the cgroup are detached. Node ports answer at the node's own addresses, not at loopback, and can be bound by others,
-    /// the agent does not probe itself, and its own connections to the API server see Services as everybody's do: the
-    /// addresses at which API servers were last are dialled beside them.
+    /// off: their packets are translated one by one, as those of clients outside are, and programs that an earlier start
+    /// has attached to the cgroup are detached. Node ports are served at the node's own addresses, not at loopback, and
+    /// other processes can bind them. The agent does not probe itself, and for its own connections to the API server no
+    /// backends are kept: it also dials the endpoints of API servers that it has seen last.
     #[arg(long, value_enum, value_name = "ON|OFF", default_value_t = SocketLb::On)]
     socket_lb: SocketLb,
     #[command(flatten, next_help_heading = "What the agent says")]
@@ -70,13 +70,13 @@ pub struct Run {
     audit_interval: u32,
 }
 
-/// The parts of the agent around which `chaos/mutants` puts its bugs.
+/// The parts of the agent that `chaos/mutants` decorates with bugs.
 pub struct Seams<B, D> {
     /// Makes plans of events.
     pub desired: B,
     /// Maps and programs.
     pub datapath: D,
-    /// Where objects come from.
+    /// The source of objects.
     pub source: Source,
 }
 
@@ -102,8 +102,8 @@ where
         version = env!("CARGO_PKG_VERSION"),
         "starting"
     );
-    // All that can be wrong with the configuration is found before the datapath is touched.
-    let source = run.source.open(&run.own, Memory::Kept).await?;
+    // Errors of the configuration are found before the datapath is changed.
+    let source = run.source.open(&run.own, StateAccess::ReadWrite).await?;
     let service_ranges = run.source.service_ranges()?;
     let shutdown = CancellationToken::new();
     end_on_signal(shutdown.clone()).context("failed to wait for signals")?;
@@ -126,7 +126,7 @@ where
     }
     if let Source::Api { servers, client } = &source {
         options.node.own_cgroup = run.own.cgroup();
-        // Before any list, so that what an earlier start has kept stays.
+        // Before any list, so that backends that an earlier start has kept stay.
         planner.apply(Event::ApiServers(servers.addresses()));
         api_servers = Some(servers.clone());
         workers.push(servers.clone().watch(reports.clone()).boxed());
@@ -146,24 +146,24 @@ where
     });
     let mut feeds = source.feeds(!ranges_given, &reports);
     let prober = match run.socket_lb {
-        SocketLb::On => run.probe.prober(&run.cgroup.cgroup, &reports.board).await,
+        SocketLb::On => run.probe.prober(&run.cgroup.cgroup, &reports.readiness).await,
         SocketLb::Off => Ok(None),
     };
     let prober = prober.context("failed to listen for the agent's own probe")?;
     let probe = prober.as_ref().map(Prober::plan).transpose()?;
     workers.extend(prober.map(|prober| prober.run(reports.clone()).boxed()));
     feeds.extend(api_servers.clone().map(ApiServers::feed));
-    let (feed, mut host) = host::feed(run.node.node.clone(), run.host.options(), probe);
+    let (feed, host) = host::feed(run.node.node.clone(), run.host.options(), probe);
     feeds.push(feed);
-    let (worker, plans) = pod_network::worker(&run.pod_network, &host, &reports);
+    let (worker, pod_network) = pod_network::worker(&run.pod_network, &host, &reports);
     workers.push(worker);
-    host.pod_network = plans;
     let parts = agent::Parts {
         desired,
         datapath,
         feeds,
         servers: api_servers,
         host: Some(host),
+        pod_network,
         workers,
         reports,
         listener,

@@ -1,4 +1,4 @@
-//! Where objects come from.
+//! The source of objects.
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -12,8 +12,8 @@ use kube::{
 use lb_abi::SERVICE_RANGES;
 
 use crate::{
-    agent::Feed,
-    api_access::{ApiServers, Memory, OwnFlags},
+    api_access::{ApiAccessFlags, ApiServers, StateAccess},
+    feed::Feed,
     folder::Folder,
     model::Event,
     reflect,
@@ -21,7 +21,7 @@ use crate::{
     transport::Range,
 };
 
-/// Where objects come from.
+/// The source of objects.
 #[derive(Debug, Args)]
 pub(super) struct SourceFlags {
     /// How to reach the API server; without it: $KUBECONFIG, ~/.kube/config, then the pod's service account
@@ -30,9 +30,9 @@ pub(super) struct SourceFlags {
     /// Take Services, EndpointSlices, Nodes and ServiceCIDRs from the files of this folder instead of an API server
     ///
     /// YAML and JSON as kubectl takes them: any number of objects in a file, files whose names end in .yaml, .yml or
-    /// .json, directly in the folder. Changes count as soon as a file has been as it is for a tenth of a second. Other
-    /// kinds of objects are left alone; nothing is written there. A file that can't be read keeps what it said before,
-    /// and is named by /readyz.
+    /// .json, directly in the folder. A change counts after a tenth of a second without another one. Other kinds of
+    /// objects are ignored; nothing is written there. A file that can't be read keeps its last contents, and is in
+    /// /readyz.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["kubeconfig", "api_servers"])]
     from: Option<PathBuf>,
     /// A range that cluster IPs are from; may be given up to four times
@@ -50,13 +50,13 @@ fn service_cidr(text: &str) -> Result<Range, String> {
     range.ok_or_else(|| format!("expected a range such as 10.96.0.0/12; found {text:?}"))
 }
 
-/// A source that can be used.
+/// A source of objects.
 pub enum Source {
     /// API servers.
     Api {
-        /// How to reach them.
+        /// Their addresses.
         servers: ApiServers,
-        /// By it objects are watched.
+        /// For watches.
         client: Client,
     },
     /// The files of a folder.
@@ -67,7 +67,7 @@ impl SourceFlags {
     /// The ranges that cluster IPs are from, if they are given.
     ///
     /// # Errors
-    /// They are more than the datapath has room for.
+    /// More are given than fit into the datapath.
     pub(super) fn service_ranges(&self) -> anyhow::Result<Option<Event>> {
         let ranges: BTreeSet<Range> = self.service_cidrs.iter().copied().collect();
         anyhow::ensure!(
@@ -78,18 +78,18 @@ impl SourceFlags {
         Ok((!ranges.is_empty()).then_some(Event::ServiceRanges(ranges)))
     }
 
-    /// Reads the configuration; asks nobody.
+    /// Reads the configuration, without a request.
     ///
     /// # Errors
-    /// What is wrong with it.
-    pub(super) async fn open(&self, own: &OwnFlags, memory: Memory) -> anyhow::Result<Source> {
+    /// It is invalid.
+    pub(super) async fn open(&self, own: &ApiAccessFlags, access: StateAccess) -> anyhow::Result<Source> {
         if let Some(path) = &self.from {
             let folder = Folder::open(path)
                 .with_context(|| format!("failed to read the folder {} of --from", path.display()))?;
             return Ok(Source::Folder(folder));
         }
         let config = self.config().await?;
-        let servers = own.servers(&config, memory).await?;
+        let servers = own.servers(&config, access).await?;
         let client = servers.client(&config)?;
         Ok(Source::Api { servers, client })
     }
@@ -110,7 +110,7 @@ impl SourceFlags {
 }
 
 impl Source {
-    /// Tells of its objects. `service_cidrs`: whether of ServiceCIDRs, too, where that is a watch of its own.
+    /// Feeds of its objects. `service_cidrs`: whether the API's ServiceCIDRs are watched.
     pub(super) fn feeds(self, service_cidrs: bool, reports: &Reports) -> Vec<Feed> {
         match self {
             Self::Api { client, .. } => {

@@ -1,4 +1,4 @@
-//! What reconciliations did that others act on: the agent's metrics, Events, health check servers, and who ends flows.
+//! Results of reconciliations: for metrics, Events, health check servers, and the ending of UDP flows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,33 +12,32 @@ use crate::{
     reconcile::{Bounded, Departed, MovedFrontend, Trouble},
 };
 
-/// What has become different since this was taken last. Of several changes of one Service the last one counts.
+/// Changes since the last call. Of several changes of one Service the last one counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Services whose findings are now these, [`Reason::NotWritten`] included, sorted; none: they are over, or the
-    /// Service is gone.
+    /// Services with new lists of findings, [`Reason::NotWritten`] included, sorted; empty: all are over, or the Service
+    /// is gone.
     pub findings: Vec<(ObjectName, Vec<Finding>)>,
-    /// Services whose health check node port is now this one; `None`: it has none, or is gone.
+    /// Services with a new health check node port; `None`: it has none, or is gone.
     pub health_checks: Vec<(ObjectName, Option<HealthCheck>)>,
     /// UDP backends that have left a service port.
     pub departed: Bounded<Departed>,
-    /// UDP frontends that have become another service port's, or nobody's.
+    /// UDP frontends that have passed to another service port, or to none.
     pub moved: Bounded<MovedFrontend>,
-    /// Services of which something was written, those that are gone excepted: at most as many as there can be service
-    /// ports.
+    /// Services of which something was written, deleted ones excepted: at most as many as there can be service ports.
     pub written: Vec<ObjectName>,
 }
 
-/// What is reported of every Service, and which of it has changed since it was taken last.
+/// What is reported of every Service, and its changes since the last call.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct ChangeLog {
     reported: HashMap<ObjectId, Reported>,
     findings: BTreeMap<ObjectName, Vec<Finding>>,
     health_checks: BTreeMap<ObjectName, Option<HealthCheck>>,
     written: BTreeSet<ObjectName>,
 }
 
-/// What is reported of one Service; never nothing.
+/// What is reported of one Service; never empty.
 #[derive(Debug)]
 struct Reported {
     name: ObjectName,
@@ -74,7 +73,7 @@ impl PlanNotes {
         self.findings.is_empty() && self.health_check.is_none()
     }
 
-    /// Adds what could not be written.
+    /// Adds failed writes.
     pub(super) fn with_failures<'a>(mut self, troubles: impl Iterator<Item = Trouble<'a>>) -> Self {
         self.findings.extend(troubles.map(|trouble| Finding {
             reason: Reason::NotWritten,
@@ -85,7 +84,7 @@ impl PlanNotes {
     }
 }
 
-/// Without the number of attempts: it is the same finding until it is over.
+/// The message has no number of attempts: it is one finding until the write succeeds.
 fn not_written(trouble: &Trouble<'_>) -> String {
     let Trouble { port, error, .. } = trouble;
     match port {
@@ -94,8 +93,8 @@ fn not_written(trouble: &Trouble<'_>) -> String {
     }
 }
 
-impl Ledger {
-    /// Records notes, and what differs from those before. `name`: of a Service that the API has.
+impl ChangeLog {
+    /// Records notes, and their changes. `name`: of a Service that the API has.
     pub(super) fn record(&mut self, notes: PlanNotes, name: Option<&ObjectName>) {
         let is_empty = notes.is_empty();
         let PlanNotes {
@@ -105,7 +104,7 @@ impl Ledger {
         } = notes;
         let before = self.reported.get(&service);
         let Some(name) = before.map(|before| &before.name).or(name).cloned() else {
-            // The node itself: what fails is named by the troubles.
+            // The node itself has no name: its failures are in the troubles.
             return;
         };
         let (findings_before, check_before) =
@@ -129,7 +128,7 @@ impl Ledger {
     }
 
     /// Whether anything is reported of a Service.
-    pub(super) fn knows(&self, service: ObjectId) -> bool {
+    pub(super) fn has(&self, service: ObjectId) -> bool {
         self.reported.contains_key(&service)
     }
 
@@ -140,7 +139,7 @@ impl Ledger {
         }
     }
 
-    /// What has changed since this was called last.
+    /// The changes since the last call.
     pub(super) fn take(&mut self, departed: Bounded<Departed>, moved: Bounded<MovedFrontend>) -> Changes {
         Changes {
             findings: std::mem::take(&mut self.findings).into_iter().collect(),

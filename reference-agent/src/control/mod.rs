@@ -23,12 +23,12 @@ use crate::{
 };
 
 pub use self::changes::Changes;
-use self::changes::{Ledger, PlanNotes};
+use self::changes::{ChangeLog, PlanNotes};
 
-/// How much there is.
+/// Sizes of what is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statistics {
-    /// Services of the API that are balanced, whether they have a place in the maps or not.
+    /// Balanced Services of the API, also those that do not fit into the maps.
     pub services: usize,
     /// Entries of FRONTENDS.
     pub frontends: usize,
@@ -45,31 +45,31 @@ pub struct Statistics {
 pub struct Pressure {
     /// Which map.
     pub map: &'static str,
-    /// How many entries the agent has written there.
+    /// Entries that the agent has written.
     pub entries: usize,
-    /// How many fit.
+    /// Entries that fit.
     pub capacity: u32,
 }
 
-/// What becomes of events: the model and the plans made of it.
+/// The model of the API, and the plans made of it.
 pub trait DesiredState: Send {
-    /// Takes an event; the result names the Services whose plan may differ from before.
+    /// Applies an event. The result: the Services whose plan may have changed.
     fn apply(&mut self, event: Event) -> Dirty;
     /// The plan of one Service.
     fn plan_service(&self, service: ObjectId) -> ServicePlan;
-    /// The plan of a Service that may lead to API servers, for whoever remembers where they are.
-    fn plan_of_way(&self, service: ObjectId) -> ServicePlan {
+    /// The plan of a Service through which the agent may reach API servers, whose endpoints are remembered.
+    fn plan_api_access(&self, service: ObjectId) -> ServicePlan {
         self.plan_service(service)
     }
-    /// How large Maglev's tables are; `None`: there are none, or who decorates the planner does not say.
+    /// The size of Maglev's tables; `None`: there are none, or a decorator of the planner does not return it.
     fn scale(&self) -> Option<Scale> {
         None
     }
-    /// What the API says.
+    /// The model.
     fn model(&self) -> &Model;
 }
 
-/// The production agent's: what the API says, planned for one node.
+/// The production agent's desired state: the API's objects, planned for one node.
 #[derive(Debug, Default)]
 pub struct Planner {
     model: Model,
@@ -77,7 +77,7 @@ pub struct Planner {
 }
 
 impl Planner {
-    /// Knows nothing yet.
+    /// Without objects.
     pub fn new(perspective: Perspective) -> Self {
         Self {
             model: Model::default(),
@@ -109,17 +109,17 @@ impl DesiredState for Planner {
     }
 }
 
-/// DesiredState and maps, and what is still to be carried from the one to the other.
+/// The desired state and the maps, and what of the one is still to be written to the other.
 #[derive(Debug)]
 pub struct Control<B, M> {
     desired: B,
     reconciler: Reconciler<M>,
     dirty: Dirty,
-    ledger: Ledger,
+    changes: ChangeLog,
 }
 
 impl<B: DesiredState, M: LbMaps> Control<B, M> {
-    /// Takes over the maps with what is in them. Writes nothing.
+    /// Adopts the maps with their contents. Writes nothing.
     ///
     /// # Errors
     /// The maps can't be read.
@@ -128,20 +128,20 @@ impl<B: DesiredState, M: LbMaps> Control<B, M> {
             desired,
             reconciler: Reconciler::adopt(maps)?,
             dirty: Dirty::new(),
-            ledger: Ledger::default(),
+            changes: ChangeLog::default(),
         })
     }
 
-    /// Takes an event. Writes nothing.
+    /// Applies an event. Writes nothing.
     pub fn apply(&mut self, event: Event) {
         let dirty = self.desired.apply(event);
         self.dirty.extend(dirty);
     }
 
-    /// Carries everything outstanding into the maps, and retries what is due.
+    /// Writes everything outstanding, and retries what is due.
     ///
-    /// Does nothing until all kinds have synced once: a Service of which only one page of slices is known
-    /// would lose the others' backends.
+    /// Does nothing until all kinds have synced once: a Service of which only one page of slices has come would lose the
+    /// backends of the others.
     pub fn reconcile(&mut self, now: Instant) {
         if !self.synced() {
             return;
@@ -150,15 +150,15 @@ impl<B: DesiredState, M: LbMaps> Control<B, M> {
         services.extend(self.reconciler.due(now));
         let desired = &self.desired;
         let mut notes = Vec::new();
-        let ledger = &self.ledger;
-        // Whoever comes first takes over what an earlier start has left, and of these it is the agent's own way.
-        let ways: BTreeSet<ObjectId> = desired.model().way_owners().collect();
-        let first = ways.iter().filter(|way| services.contains(way));
-        let rest = services.iter().filter(|service| !ways.contains(service));
+        let changes = &self.changes;
+        // The first to be written can claim what an earlier start has kept for the agent's own sockets.
+        let kept: BTreeSet<ObjectId> = desired.model().api_frontend_owners().collect();
+        let first = kept.iter().filter(|service| services.contains(service));
+        let rest = services.iter().filter(|service| !kept.contains(service));
         let plans = first.chain(rest).map(|&service| {
             let mut plan = desired.plan_service(service);
             let of_plan = PlanNotes::take(service, &mut plan);
-            if !of_plan.is_empty() || ledger.knows(service) {
+            if !of_plan.is_empty() || changes.has(service) {
                 notes.push(of_plan);
             }
             (service, plan)
@@ -167,7 +167,7 @@ impl<B: DesiredState, M: LbMaps> Control<B, M> {
         self.record(&services, notes);
     }
 
-    /// Records the notes of plans and what could not be written, for whatever reports them.
+    /// Records the notes of plans, and failed writes, to be reported.
     fn record(&mut self, services: &Dirty, notes: Vec<PlanNotes>) {
         let model = self.desired.model();
         let mut notes: BTreeMap<ObjectId, PlanNotes> =
@@ -181,21 +181,21 @@ impl<B: DesiredState, M: LbMaps> Control<B, M> {
         }
         for (service, notes) in notes {
             let notes = notes.with_failures(self.reconciler.failures(service));
-            self.ledger.record(notes, model.name(service));
+            self.changes.record(notes, model.name(service));
         }
         let touched = self.reconciler.take_touched();
         for name in touched.into_iter().filter_map(|service| model.name(service)) {
-            self.ledger.wrote(name);
+            self.changes.wrote(name);
         }
     }
 
-    /// What reconciliations did, since this was asked last, that others act on.
+    /// Results of reconciliations since the last call.
     pub fn take_changes(&mut self) -> Changes {
         let (departed, moved) = (self.reconciler.take_departed(), self.reconciler.take_moved());
-        self.ledger.take(departed, moved)
+        self.changes.take(departed, moved)
     }
 
-    /// How much there is, and how full the maps are; walks over every service port.
+    /// Sizes of what is served and of the maps; walks over every service port.
     pub fn statistics(&self) -> Statistics {
         let entries = self.reconciler.entries();
         let of = |map: Map| entries[map as usize];
@@ -212,12 +212,11 @@ impl<B: DesiredState, M: LbMaps> Control<B, M> {
         }
     }
 
-    /// Compares the next map with what was written there, and repairs what differs: what is missing or wrong is
-    /// written again, what is foreign removed, in an order that no program can tell. As many calls as there are maps
-    /// are a round; the first call only begins it.
+    /// Compares the next map with what was written there, and repairs differences: missing and wrong entries are written
+    /// again, foreign ones removed, in an order that no program can observe. One call for each map makes a round.
     ///
-    /// Bounds: one map is read, at most [`WRONG_LIMIT`](crate::reconcile::WRONG_LIMIT) wrong entries are repaired in
-    /// one call, each of which may wait for running programs; the others are in the next round.
+    /// Bounds: a call reads one map, and repairs at most [`WRONG_LIMIT`](crate::reconcile::WRONG_LIMIT) wrong entries,
+    /// each of which may wait for running programs; the others are repaired in the next round.
     ///
     /// # Errors
     /// A map can't be read or written; the next round tries again.
@@ -225,27 +224,27 @@ impl<B: DesiredState, M: LbMaps> Control<B, M> {
         self.reconciler.audit()
     }
 
-    /// Whether all kinds have been listed in full at least once, and the machine is known.
+    /// Whether all kinds have been listed once, and the machine is known.
     pub fn synced(&self) -> bool {
         self.desired.model().synced()
     }
 
-    /// Whether there is anything that [`reconcile`](Self::reconcile) would do at once.
+    /// Whether [`reconcile`](Self::reconcile) would write at once.
     pub fn outstanding(&self) -> bool {
         self.synced() && (!self.dirty.is_empty() || self.postponed() > 0)
     }
 
-    /// How many Services are not written in full because others come first: another round goes on with them.
+    /// How many Services wait for another round because others came first.
     pub fn postponed(&self) -> usize {
         self.reconciler.postponed()
     }
 
-    /// When to call [`reconcile`](Self::reconcile) next, though no event has come.
+    /// When to call [`reconcile`](Self::reconcile) next without an event.
     pub fn deadline(&self) -> Option<Instant> {
         self.reconciler.deadline()
     }
 
-    /// What failed and has not succeeded since, one sentence each, by name.
+    /// Failures that last, one sentence each, with the Service's name.
     pub fn troubles(&self) -> Vec<String> {
         self.reconciler
             .troubles()
@@ -253,7 +252,7 @@ impl<B: DesiredState, M: LbMaps> Control<B, M> {
             .collect()
     }
 
-    /// What the maps are to hold.
+    /// The desired state.
     pub fn desired(&self) -> &B {
         &self.desired
     }
@@ -268,7 +267,7 @@ impl<B: DesiredState, M: LbMaps> Control<B, M> {
         &mut self.reconciler
     }
 
-    /// Ends, and gives the maps back.
+    /// Returns the maps.
     pub fn into_maps(self) -> M {
         self.reconciler.into_maps()
     }

@@ -1,9 +1,8 @@
 //! API objects as JSON → the model's types, part by part.
 //!
-//! An object from the API can hold what this agent doesn't expect: a field that a newer API server allows, a
-//! list that is `null`, an address that is none. Decoding a whole object into a strict type would lose all of it
-//! for one such field, and a whole list for one such object. So each part stands for itself: what can be read is
-//! used, what can't is left out and named in a [`Defect`].
+//! An object from the API may have unexpected parts: a field of a newer API server, a `null` list, an invalid address.
+//! Decoding into a strict type would lose the whole object for one such field, and a whole list for one such object. So each
+//! part is decoded by itself: valid parts are used, others are left out, each with a [`Defect`].
 
 mod node;
 mod parts;
@@ -25,15 +24,15 @@ pub use self::{node::node, service::service, service_cidr::service_cidr, slice::
 
 /// Label of an EndpointSlice: the Service it belongs to.
 pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
-/// Label of a Service that another proxy takes care of (KEP-2447).
+/// Label of a Service of another proxy (KEP-2447).
 pub const SERVICE_PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
-/// Label of a Node: the zone that it is in.
+/// Label of a Node: its zone.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// A part of an object that could not be used, and was left out, or taken for its default.
+/// A part of an object that was left out, or replaced by its default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defect {
-    /// What kind of.
+    /// The reason.
     pub reason: Reason,
     /// Path of the field.
     pub field: String,
@@ -56,19 +55,19 @@ impl From<Defect> for Finding {
     }
 }
 
-/// An object, as far as it could be read.
+/// An object, with its defects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded<T> {
-    /// What could be read.
+    /// The valid parts.
     pub object: T,
-    /// What couldn't.
+    /// The other parts.
     pub defects: Vec<Defect>,
 }
 
 /// Namespace and name of an object.
 ///
 /// # Errors
-/// Without a name it can't be told from others.
+/// It has no name.
 pub fn name(object: &Value) -> Result<ObjectName, Defect> {
     let part = |field: &str| object["metadata"][field].as_str().filter(|part| !part.is_empty());
     match (part("namespace"), part("name")) {
@@ -82,10 +81,10 @@ pub fn name(object: &Value) -> Result<ObjectName, Defect> {
     }
 }
 
-/// Name of an object that is in no namespace: a Node, a ServiceCIDR.
+/// Name of a cluster-scoped object: a Node, a ServiceCIDR.
 ///
 /// # Errors
-/// Without a name it can't be told from others.
+/// It has no name.
 pub fn cluster_scoped(object: &Value) -> Result<ObjectName, Defect> {
     let name = &object["metadata"]["name"];
     let text = name.as_str().filter(|name| !name.is_empty());

@@ -1,4 +1,4 @@
-//! Parts that objects of several kinds have.
+//! Parts of several kinds of objects.
 
 use std::{
     net::{IpAddr, Ipv6Addr},
@@ -13,7 +13,7 @@ use crate::{
     transport::{Family, Protocol, Range, is_usable},
 };
 
-/// A number, a protocol and a name; `None`: it can't be used.
+/// A port's name, number and protocol; `None`: it is invalid.
 pub(super) fn port(
     field: &str,
     value: &Value,
@@ -55,13 +55,13 @@ pub(super) fn number(field: &str, value: &Value, defects: &mut Vec<Defect>) -> O
     number
 }
 
-/// A port's number, where 0 and nothing say that there is none.
+/// A port's number; 0 and `null` mean none.
 pub(super) fn optional_number(field: &str, value: &Value, defects: &mut Vec<Defect>) -> Option<u16> {
     let none = value.is_null() || value.as_u64() == Some(0);
     (!none).then(|| number(field, value, defects)).flatten()
 }
 
-/// An address that a frontend or a backend of a family can have, or of any family; `reason`: for one that none can.
+/// An address of a frontend or backend, of a family or of any. `reason`: for a special address, such as loopback.
 pub(super) fn address(
     field: &str,
     family: Option<Family>,
@@ -91,12 +91,12 @@ pub(super) fn address(
     None
 }
 
-/// An address, whatever it is.
+/// Any address.
 pub(super) fn ip(value: &Value) -> Option<IpAddr> {
     value.as_str()?.parse().ok()
 }
 
-/// A range of addresses: as the API takes it, blanks around it included.
+/// A range of addresses. As in the API, blanks around it are allowed.
 pub(super) fn range(value: &Value) -> Option<Range> {
     let (address, length) = value.as_str()?.trim().split_once('/')?;
     let address = ip(&address.into())?;
@@ -106,12 +106,12 @@ pub(super) fn range(value: &Value) -> Option<Range> {
     Range::new(address, length)
 }
 
-/// Whether an address is an IPv4 address written as an IPv6 one: in the maps it would be another.
+/// Whether an address is IPv4-mapped: in the maps it would be an IPv4 address.
 pub(super) fn is_mapped(address: Ipv6Addr) -> bool {
     address.to_ipv4_mapped().is_some()
 }
 
-/// One of the names of an enumeration, or the default: for nothing, and for what is none of them.
+/// A value of an enumeration; the default for `null`, empty and unknown names.
 pub(super) fn choice<T: Copy + Default>(
     field: &str,
     value: &Value,
@@ -153,7 +153,7 @@ pub(super) fn items<'a>(field: &str, list: &'a Value, defects: &mut Vec<Defect>)
     }
 }
 
-/// What was expected, and what was found, of a part that is left out.
+/// A defect of a part that is left out.
 pub(super) fn expected(field: &str, what: &str, found: &Value) -> Defect {
     malformed(field, what, found, "left out")
 }

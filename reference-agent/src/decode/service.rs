@@ -16,12 +16,12 @@ use crate::{
     transport::Family,
 };
 
-/// `timeoutSeconds` of the session affinity `ClientIP` where nothing is said (`DefaultClientIPServiceAffinitySeconds`).
+/// Default `timeoutSeconds` of the session affinity `ClientIP` (`DefaultClientIPServiceAffinitySeconds`).
 const AFFINITY_SECONDS: u32 = 10_800;
-/// The most that can be said (`MaxClientIPServiceAffinitySeconds`).
+/// Largest `timeoutSeconds` (`MaxClientIPServiceAffinitySeconds`).
 const AFFINITY_LIMIT: u32 = 86_400;
 
-/// A Service. One that is not balanced here has nothing but its name and its age, and no defect.
+/// A Service. One that is not balanced here has only its name and age, and no defects.
 ///
 /// # Errors
 /// It has no name.
@@ -37,7 +37,7 @@ pub fn service(object: &Value) -> Result<Decoded<Service>, Defect> {
     })
 }
 
-/// `spec.type`, as far as it matters here.
+/// `spec.type`.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Type {
     #[default]
@@ -46,7 +46,7 @@ enum Type {
     LoadBalancer,
 }
 
-/// Whether this agent gives the Service frontends at all.
+/// Whether this agent serves it.
 fn balanced(service: &Value) -> bool {
     let (labels, spec) = (&service["metadata"]["labels"], &service["spec"]);
     labels.get(SERVICE_PROXY_NAME).is_none() && spec["type"] != "ExternalName" && spec["clusterIP"] != "None"
@@ -140,7 +140,7 @@ fn ports(ports: &Value, kind: Type, defects: &mut Vec<Defect>) -> Vec<ServicePor
                 node_port = None;
             }
         }
-        // Names, and what the API has no meaning for, are the slices' matter.
+        // A name is resolved by the slices.
         let target_port = match &value["targetPort"] {
             Value::Null => Some(port),
             target => target.as_u64().and_then(|target| u16::try_from(target).ok()),
@@ -174,7 +174,7 @@ fn cluster_ips(spec: &Value, defects: &mut Vec<Defect>) -> Vec<IpAddr> {
     addresses.into_iter().collect()
 }
 
-/// Those of a Service's cluster IPs.
+/// The families of a Service's cluster IPs.
 struct Families(BTreeSet<Family>);
 
 impl Families {
@@ -190,7 +190,7 @@ impl Families {
         let mut addresses = BTreeSet::new();
         for (field, value) in items("status.loadBalancer.ingress", ingress, defects) {
             let ip = &value["ip"];
-            // One that has a name alone is reached by way of node ports.
+            // A load balancer with only a name sends to node ports.
             if value.is_object() && (ip.is_null() || ip == "") {
                 continue;
             }
@@ -208,7 +208,7 @@ impl Families {
         addresses.into_iter().collect()
     }
 
-    /// An address that a frontend can have, of a family that backends can be of.
+    /// A frontend's address, of one of these families.
     fn address(&self, field: &str, value: &Value, defects: &mut Vec<Defect>) -> Option<IpAddr> {
         let found = address(field, None, Reason::FrontendRefused, value, defects)?;
         let had = self.0.contains(&Family::of(found));

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::model::ServiceCidr;
 
-/// A ServiceCIDR. A range of all addresses is none: nothing else could be reached.
+/// A ServiceCIDR. A range of all addresses is invalid: no other address could be reached.
 ///
 /// # Errors
 /// It has no name.

@@ -114,7 +114,7 @@ fn endpoint(family: Family, field: &str, value: &Value, defects: &mut Vec<Defect
         Value::Null => None,
         Value::String(node) => Some(node.as_str()).filter(|node| !node.is_empty()),
         found => {
-            // Its address is as good as ever; traffic to it only looks as if it came from this node.
+            // The address is used all the same, as one of another node.
             defects.push(expected(&format!("{field}.nodeName"), "a name", found));
             None
         }
@@ -139,12 +139,12 @@ fn endpoint(family: Family, field: &str, value: &Value, defects: &mut Vec<Defect
     })
 }
 
-/// The names in a list of hints. What can't be read is no hint: then all endpoints get everybody's traffic.
+/// The names in a list of hints. Unreadable hints are ignored: then all endpoints get all traffic.
 fn hints(field: &str, endpoint: &Value, list: &str, defects: &mut Vec<Defect>) -> NameSet {
     let hints = &endpoint["hints"];
     let field = format!("{field}.hints");
     if !matches!(hints, Value::Null | Value::Object(_)) {
-        // Said once, though there are two lists.
+        // One defect for the two lists.
         if list == "forZones" {
             defects.push(expected(&field, "hints", hints));
         }

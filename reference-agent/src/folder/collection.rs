@@ -1,4 +1,4 @@
-//! What all files have together, and what of it counts.
+//! The objects of all files, and those of them that count.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     malformed,
-    read::{Contents, Found},
+    read::{Contents, FileObject, ReadError},
 };
 use crate::{
     findings::Finding,
@@ -17,9 +17,9 @@ use crate::{
     names::ObjectName,
 };
 
-/// An event, and when what it tells of happened.
+/// An event, and when the change behind it happened.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct TimedEvent {
     pub(super) event: Event,
     pub(super) triggered: Option<SystemTime>,
 }
@@ -27,10 +27,10 @@ pub(super) struct Told {
 /// What has changed since the last update.
 #[derive(Debug, Default)]
 pub(super) struct Update {
-    pub(super) events: Vec<Told>,
-    /// What was found in reading; of each subject that had or has findings.
+    pub(super) events: Vec<TimedEvent>,
+    /// Findings of reading, of each subject that had or has any.
     pub(super) read: Vec<(Subject, Vec<Finding>)>,
-    /// What was found in choosing.
+    /// Findings of choosing among objects of the same name.
     pub(super) chosen: Vec<(Subject, Vec<Finding>)>,
 }
 
@@ -38,7 +38,8 @@ pub(super) struct Update {
 #[derive(Debug, Default)]
 pub(super) struct Collection {
     files: BTreeMap<PathBuf, File>,
-    told: BTreeMap<(Kind, ObjectName), Found>,
+    /// The objects that the last events were about.
+    sent: BTreeMap<(Kind, ObjectName), FileObject>,
     /// Subjects that had findings at the last update.
     read: BTreeSet<Subject>,
     chosen: BTreeSet<Subject>,
@@ -48,63 +49,63 @@ pub(super) struct Collection {
 #[derive(Debug, Default)]
 struct File {
     contents: Contents,
-    problem: Option<String>,
-    /// Whether it ever could be read.
+    error: Option<ReadError>,
+    /// Whether it could ever be read.
     read: bool,
 }
 
 impl Collection {
-    /// A file is like this. One that can't be read keeps what it had.
-    pub(super) fn put(&mut self, path: PathBuf, contents: Result<Contents, String>) {
+    /// Puts a file. One that can't be read keeps its last contents.
+    pub(super) fn put(&mut self, path: PathBuf, contents: Result<Contents, ReadError>) {
         let file = self.files.entry(path).or_default();
         match contents {
             Ok(contents) => {
                 *file = File {
                     contents,
-                    problem: None,
+                    error: None,
                     read: true,
                 };
             }
-            Err(problem) => file.problem = Some(problem),
+            Err(error) => file.error = Some(error),
         }
     }
 
-    /// A file is not there any more.
+    /// Removes a file.
     pub(super) fn remove(&mut self, path: &Path) {
         self.files.remove(path);
     }
 
     /// Files that can't be used, one sentence each.
     pub(super) fn broken(&self) -> Vec<String> {
-        let problem = |(path, file): (&PathBuf, &File)| {
-            let problem = file.problem.as_ref()?;
+        let reason = |(path, file): (&PathBuf, &File)| {
+            let error = file.error.as_ref()?;
             let counts = if file.read {
                 "what it said before counts"
             } else {
                 "nothing of it counts"
             };
             Some(format!(
-                "the file {} can't be used, and {counts}: {problem}",
+                "the file {} can't be used, and {counts}: {error}",
                 path.display()
             ))
         };
-        self.files.iter().filter_map(problem).collect()
+        self.files.iter().filter_map(reason).collect()
     }
 
-    /// The paths of these.
+    /// The paths of files that can't be used.
     pub(super) fn broken_files(&self) -> impl Iterator<Item = &Path> {
-        let broken = self.files.iter().filter(|(_, file)| file.problem.is_some());
+        let broken = self.files.iter().filter(|(_, file)| file.error.is_some());
         broken.map(|(path, _)| path.as_path())
     }
 
-    /// What makes the agent know what the files say now.
+    /// The changes since the last update.
     pub(super) fn update(&mut self) -> Update {
         let mut update = Update::default();
-        let mut counts: BTreeMap<(Kind, ObjectName), (&Path, &Found)> = BTreeMap::new();
+        let mut counts: BTreeMap<(Kind, ObjectName), (&Path, &FileObject)> = BTreeMap::new();
         let mut read: BTreeMap<Subject, Vec<Finding>> = BTreeMap::new();
         let mut chosen: BTreeMap<Subject, Vec<Finding>> = BTreeMap::new();
         for (path, file) in &self.files {
-            let findings = file.problem.iter().map(|problem| malformed(problem.clone()));
+            let findings = file.error.iter().map(|error| malformed(error.to_string()));
             let findings: Vec<_> = findings.chain(file.contents.findings.iter().cloned()).collect();
             if !findings.is_empty() {
                 read.insert(Subject::File(path.clone()), findings);
@@ -127,42 +128,42 @@ impl Collection {
                 counts.insert(key, (path, found));
             }
         }
-        for (key, found) in &self.told {
+        for (key, found) in &self.sent {
             if !counts.contains_key(key) {
-                update.events.push(Told {
+                update.events.push(TimedEvent {
                     event: deleted(found),
                     triggered: None,
                 });
             }
         }
         for (key, (_, found)) in &counts {
-            if self.told.get(key) != Some(*found) {
-                update.events.push(Told {
+            if self.sent.get(key) != Some(*found) {
+                update.events.push(TimedEvent {
                     event: found.event.clone(),
                     triggered: found.triggered,
                 });
             }
         }
-        self.told = counts
+        self.sent = counts
             .into_iter()
             .map(|(key, (_, found))| (key, found.clone()))
             .collect();
         update.read = differences(&mut self.read, read);
         update.chosen = differences(&mut self.chosen, chosen);
-        self.name_ignored();
+        self.log_ignored();
         update
     }
 
-    /// The events that everything has been told.
-    pub(super) fn synced() -> impl Iterator<Item = Told> {
-        Kind::ALL.into_iter().map(|kind| Told {
+    /// The ends of the first lists.
+    pub(super) fn synced() -> impl Iterator<Item = TimedEvent> {
+        Kind::ALL.into_iter().map(|kind| TimedEvent {
             event: Event::Synced(kind),
             triggered: None,
         })
     }
 
-    /// Once for each kind of object.
-    fn name_ignored(&mut self) {
+    /// Logs each ignored kind once.
+    fn log_ignored(&mut self) {
         for kind in self.files.values().flat_map(|file| &file.contents.ignored) {
             if self.ignored.insert(kind.clone()) {
                 tracing::info!(kind, "objects of this kind in the folder are left alone");
@@ -171,7 +172,7 @@ impl Collection {
     }
 }
 
-/// Findings of now, and none for subjects that have no more.
+/// The current findings, and an empty list for subjects that have none any more.
 fn differences(
     before: &mut BTreeSet<Subject>,
     now: BTreeMap<Subject, Vec<Finding>>,
@@ -184,7 +185,7 @@ fn differences(
     over.into_iter().chain(now).collect()
 }
 
-fn deleted(found: &Found) -> Event {
+fn deleted(found: &FileObject) -> Event {
     let name = found.name.clone();
     match found.kind {
         Kind::Service => Event::ServiceDeleted(name),

@@ -1,32 +1,31 @@
 //! Objects from the files of a folder, instead of an API server: for tests, demonstrations, and nodes without one.
 //!
 //! ```text
-//! folder ─▶ Looker: which files have changed, and are whole ─▶ read: documents ─▶ Collection: which object counts
-//!    ▲                                                                                   │ what differs
-//!    └── inotify, and a look every POLL                                                  ▼ from before
-//!                                                                                      events
+//! folder ─▶ Scanner: files that have changed, and are complete ─▶ read: documents ─▶ Collection: objects that count
+//!    ▲                                                                                      │ differences
+//!    └── inotify, and a scan every POLL                                                     ▼
+//!                                                                                         events
 //! ```
 //!
 //! # Rules
 //! - Files whose names end in `.yaml`, `.yml` or `.json`, directly in the folder; symbolic links are followed, names
 //!   that begin with a dot are left out (as in a mounted ConfigMap). A file has any number of YAML documents, which may
 //!   be Lists. Objects without a namespace are in `default`.
-//! - Services, EndpointSlices, Nodes and ServiceCIDRs are taken, in the versions that the API has them in; others are named in the log
-//!   once and left alone.
-//! - A file counts when it has not changed for [`SETTLE`], so that a half-written one is not read; so does its end.
-//!   Written elsewhere and renamed into the folder is safest.
-//! - A file that can't be read says what it said when it last could, and is named by `/findings` and `/readyz`. At the
-//!   start its objects are waited for, but for no longer than [`PATIENCE`].
-//! - An object that is in several files counts as the first of them has it, in the order of their names; within a file,
-//!   the first. The others are findings.
-//! - A folder that can't be read takes nothing away; one that is empty takes everything away.
+//! - Services, EndpointSlices, Nodes and ServiceCIDRs are taken, in the API's versions. Other kinds are logged once, and
+//!   ignored.
+//! - A change or deletion of a file counts after [`SETTLE`] without another one, so that no half-written file is read.
+//!   It is safest to write files elsewhere and rename them into the folder.
+//! - A file that can't be read keeps its last contents, and is in `/findings` and `/readyz`. At the start its objects are
+//!   waited for, for at most [`BROKEN_LIMIT`].
+//! - Of an object in several files, or several times in one, the first one by file name counts. The others are findings.
+//! - A folder that can't be read deletes no object; an empty one deletes all.
 //!
 //! # Bounds
-//! [`FILES`] files of [`SIZE`] bytes. What is read is held in memory, to tell what has changed.
+//! [`FILES`] files of [`SIZE`] bytes. All objects are held in memory, to find changes.
 
 mod collection;
-mod looker;
 mod read;
+mod scanner;
 
 use std::{
     io,
@@ -38,34 +37,33 @@ use std::{
 use notify::{Watcher as _, event::AccessKind};
 use tokio::{sync::mpsc, task::JoinError};
 
-use self::{collection::Collection, looker::Looker};
+use self::{collection::Collection, scanner::Scanner};
 use crate::{
-    agent::{Closed, EventSender, Feed},
-    board::Part,
+    feed::{Closed, EventSender, Feed},
     findings::{Finding, Reason},
     ledger::{Origin, Subject},
     model::Event,
+    readiness::Component,
     reports::Reports,
 };
 
-/// The longest time from one look to the next: what becomes of changes that inotify does not tell, as on file systems
-/// of other machines.
+/// Longest time between two scans, for changes without inotify, as on network file systems.
 pub const POLL: Duration = Duration::from_secs(2);
-/// How long a file must have been as it is.
+/// Time without a change after which a file is read.
 pub const SETTLE: Duration = Duration::from_millis(100);
-/// How long files that can't be read hold up the first list.
-pub const PATIENCE: Duration = Duration::from_secs(5);
-/// Files that are read; the first by name.
+/// How long files that can't be read delay the first list.
+pub const BROKEN_LIMIT: Duration = Duration::from_secs(5);
+/// Most files that are read; the first ones by name.
 pub const FILES: usize = 10_000;
-/// Bytes of a file.
+/// Most bytes of a file.
 pub const SIZE: u64 = 256 << 20;
 
-/// What a folder had at one moment.
+/// The contents of a folder at one moment.
 #[derive(Debug)]
 pub struct Reading {
-    /// Events that end with all kinds' being synced.
+    /// Events of all objects, and then of the ends of all lists.
     pub events: Vec<Event>,
-    /// What of it can't be used.
+    /// Findings about objects and files.
     pub findings: Vec<(Subject, Finding)>,
 }
 
@@ -76,7 +74,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Looks whether it can be read at all.
+    /// Opens a folder, and checks that it can be listed.
     ///
     /// # Errors
     /// It is no folder, or can't be listed.
@@ -87,7 +85,7 @@ impl Folder {
         })
     }
 
-    /// Tells what is in it until nobody listens.
+    /// A feed of its objects.
     pub fn feed(self, reports: &Reports) -> Feed {
         let reports = reports.clone();
         Feed::new(|events| async move {
@@ -99,24 +97,24 @@ impl Folder {
         })
     }
 
-    /// Everything that is in it now.
+    /// Reads everything once.
     ///
     /// # Errors
     /// It can't be listed.
     pub fn read_once(&self) -> io::Result<Reading> {
         let mut collection = Collection::default();
-        for (path, _) in looker::list(&self.path)? {
+        for (path, _) in scanner::list(&self.path)? {
             collection.put(path.clone(), read::read(&path));
         }
         let update = collection.update();
-        let told = update.events.into_iter().chain(Collection::synced());
+        let events = update.events.into_iter().chain(Collection::synced());
         let about = |(subject, findings): (Subject, Vec<Finding>)| {
             findings
                 .into_iter()
                 .map(move |finding| (subject.clone(), finding))
         };
         Ok(Reading {
-            events: told.map(|told| told.event).collect(),
+            events: events.map(|one| one.event).collect(),
             findings: update
                 .read
                 .into_iter()
@@ -128,37 +126,37 @@ impl Folder {
 }
 
 async fn follow(path: PathBuf, events: EventSender, reports: Reports) -> Closed {
-    // One is enough: whatever has changed, all is looked at.
+    // One message is enough, as a scan covers all files.
     let (touch, mut touched) = mpsc::channel(1);
     let mut watcher = watch(&path, touch.clone());
-    let mut looker = Looker::new(path.clone());
+    let mut scanner = Scanner::new(path.clone());
     let mut collection = Collection::default();
     let begin = Instant::now();
     let mut synced = false;
     loop {
-        let looking = tokio::task::spawn_blocking(move || {
-            let looked = look(&mut looker, &mut collection);
-            (looker, collection, looked)
+        let scanning = tokio::task::spawn_blocking(move || {
+            let scanned = scan(&mut scanner, &mut collection);
+            (scanner, collection, scanned)
         });
-        let Some((same, collected, looked)) = ended(looking.await) else {
+        let Some((same, collected, scanned)) = joined(scanning.await) else {
             return Closed;
         };
-        (looker, collection) = (same, collected);
-        let settled = *looked.as_ref().unwrap_or(&true);
+        (scanner, collection) = (same, collected);
+        let settled = *scanned.as_ref().unwrap_or(&true);
         let broken = collection.broken();
-        let complete = synced || (settled && (broken.is_empty() || begin.elapsed() >= PATIENCE));
-        if looked.is_ok()
+        let complete = synced || (settled && (broken.is_empty() || begin.elapsed() >= BROKEN_LIMIT));
+        if scanned.is_ok()
             && complete
-            && let Err(closed) = tell(&mut collection, &events, &reports, &mut synced).await
+            && let Err(closed) = send(&mut collection, &events, &reports, &mut synced).await
         {
             return closed;
         }
-        let trouble = looked
+        let trouble = scanned
             .err()
             .map(|error| format!("the folder {} can't be read: {error}", path.display()));
         reports
-            .board
-            .say(Part::Source, trouble.into_iter().chain(broken).collect());
+            .readiness
+            .set_reasons(Component::Source, trouble.into_iter().chain(broken).collect());
         if watcher.is_none() {
             watcher = watch(&path, touch.clone());
         }
@@ -166,28 +164,28 @@ async fn follow(path: PathBuf, events: EventSender, reports: Reports) -> Closed 
         tokio::select! {
             _ = touched.recv() => {}
             () = tokio::time::sleep(pause) => {
-                // What could not be read may be readable now, without having changed.
+                // A file that could not be read may be readable now, without a change.
                 if settled {
-                    looker.forget(collection.broken_files());
+                    scanner.forget(collection.broken_files());
                 }
             }
         }
     }
 }
 
-/// What a task came to; `None`: the runtime ends. Its panic goes on in who waited for it, so that the agent ends with an
-/// error: nobody would look at the folder again, and all would seem well.
-fn ended<T>(joined: Result<T, JoinError>) -> Option<T> {
-    match joined {
+/// The result of a task; `None`: the runtime ends. A panic is resumed here, so that the agent ends with an error instead
+/// of ignoring the folder from then on.
+fn joined<T>(result: Result<T, JoinError>) -> Option<T> {
+    match result {
         Ok(result) => Some(result),
         Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
         Err(_) => None,
     }
 }
 
-/// Reads what has changed; the result says whether everything has settled.
-fn look(looker: &mut Looker, collection: &mut Collection) -> io::Result<bool> {
-    let changes = looker.look(Instant::now())?;
+/// Reads files that have changed. The result: whether no other file is changing.
+fn scan(scanner: &mut Scanner, collection: &mut Collection) -> io::Result<bool> {
+    let changes = scanner.scan(Instant::now())?;
     for path in changes.gone {
         collection.remove(&path);
     }
@@ -198,7 +196,7 @@ fn look(looker: &mut Looker, collection: &mut Collection) -> io::Result<bool> {
     Ok(changes.settled)
 }
 
-async fn tell(
+async fn send(
     collection: &mut Collection,
     events: &EventSender,
     reports: &Reports,
@@ -211,29 +209,29 @@ async fn tell(
     for (subject, findings) in update.chosen {
         reports.ledger.set(subject, Origin::Chosen, findings);
     }
-    for told in update.events {
-        events.send_triggered(told.event, told.triggered).await?;
+    for one in update.events {
+        events.send_triggered(one.event, one.triggered).await?;
     }
     if !std::mem::replace(synced, true) {
-        for told in Collection::synced() {
-            events.send(told.event).await?;
+        for one in Collection::synced() {
+            events.send(one.event).await?;
         }
         tracing::info!("read all files");
     }
     Ok(())
 }
 
-/// `None`: not now; looking goes on without.
+/// `None`: inotify fails now; scans go on at intervals.
 fn watch(path: &Path, touch: mpsc::Sender<()>) -> Option<notify::RecommendedWatcher> {
-    let told = move |told: notify::Result<notify::Event>| {
-        // Every look opens the folder, and that is told, too: whoever looks again for it never rests.
-        if told.is_ok_and(|event| matches!(event.kind, notify::EventKind::Access(AccessKind::Open(_)))) {
+    let handler = move |event: notify::Result<notify::Event>| {
+        // Every scan opens the folder, which is an event, too, and must not cause the next scan.
+        if event.is_ok_and(|event| matches!(event.kind, notify::EventKind::Access(AccessKind::Open(_)))) {
             return;
         }
-        // Full: a look is due anyway.
+        // Full: a scan is due anyway.
         let _full = touch.try_send(());
     };
-    let watcher = notify::recommended_watcher(told).and_then(|mut watcher| {
+    let watcher = notify::recommended_watcher(handler).and_then(|mut watcher| {
         watcher.watch(path, notify::RecursiveMode::NonRecursive)?;
         Ok(watcher)
     });
@@ -259,13 +257,13 @@ mod tests {
     #[should_panic(expected = "of a reader")]
     async fn a_panic_of_a_reader_is_one_of_the_feed() {
         let reading = tokio::task::spawn_blocking(|| panic!("of a reader"));
-        let (): () = ended(reading.await).expect("the runtime goes on");
+        let (): () = joined(reading.await).expect("the runtime goes on");
     }
 
     #[tokio::test]
-    async fn where_the_runtime_ends_a_look_is_nothing() {
-        let looking = tokio::spawn(std::future::pending::<()>());
-        looking.abort();
-        assert_eq!(ended(looking.await), None);
+    async fn where_the_runtime_ends_a_scan_has_no_result() {
+        let scanning = tokio::spawn(std::future::pending::<()>());
+        scanning.abort();
+        assert_eq!(joined(scanning.await), None);
     }
 }

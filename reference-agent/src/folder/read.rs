@@ -13,9 +13,9 @@ use crate::{
     reflect::{Reflected, triggered},
 };
 
-/// An object of a file.
+/// An object in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FileObject {
     pub(super) kind: Kind,
     pub(super) name: ObjectName,
     pub(super) event: Event,
@@ -23,27 +23,36 @@ pub(super) struct Found {
     pub(super) findings: Vec<Finding>,
 }
 
-/// What a file has.
+/// The contents of a file.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
-    pub(super) objects: Vec<Found>,
-    /// Objects that can't be told from others.
+    pub(super) objects: Vec<FileObject>,
+    /// About objects without a name or a kind.
     pub(super) findings: Vec<Finding>,
-    /// What else is in it.
+    /// Kinds of the other objects.
     pub(super) ignored: BTreeSet<String>,
 }
 
+/// Why nothing of a file can be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error("it can't be read: {0}")]
+    Io(#[from] std::io::Error),
+    #[error("it has {0} bytes; {SIZE} are read at most")]
+    TooLarge(u64),
+    #[error("it is no JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("it is no YAML: {0}")]
+    Yaml(#[from] serde_saphyr::Error),
+}
+
 /// Reads a file.
-///
-/// # Errors
-/// All of it can't be used: a sentence.
-pub(super) fn read(path: &Path) -> Result<Contents, String> {
-    let unreadable = |error: std::io::Error| format!("it can't be read: {error}");
-    let length = fs::metadata(path).map_err(unreadable)?.len();
+pub(super) fn read(path: &Path) -> Result<Contents, ReadError> {
+    let length = fs::metadata(path)?.len();
     if length > SIZE {
-        return Err(format!("it has {length} bytes; {SIZE} are read at most"));
+        return Err(ReadError::TooLarge(length));
     }
-    let text = fs::read_to_string(path).map_err(unreadable)?;
+    let text = fs::read_to_string(path)?;
     let mut contents = Contents::default();
     for (index, document) in documents(path, &text)?.iter().enumerate() {
         take(document, &format!("document {}", index + 1), &mut contents);
@@ -51,12 +60,10 @@ pub(super) fn read(path: &Path) -> Result<Contents, String> {
     Ok(contents)
 }
 
-fn documents(path: &Path, text: &str) -> Result<Vec<Value>, String> {
+fn documents(path: &Path, text: &str) -> Result<Vec<Value>, ReadError> {
     if path.extension().is_some_and(|extension| extension == "json") {
         let documents = serde_json::Deserializer::from_str(text).into_iter();
-        return documents
-            .collect::<Result<_, _>>()
-            .map_err(|error| format!("it is no JSON: {error}"));
+        return Ok(documents.collect::<Result<_, _>>()?);
     }
     // Room for the objects of a large cluster; the limits of the library are for configuration files.
     let options = serde_saphyr::options! {
@@ -68,7 +75,7 @@ fn documents(path: &Path, text: &str) -> Result<Vec<Value>, String> {
         },
         with_snippet: false,
     };
-    serde_saphyr::from_multiple_with_options(text, options).map_err(|error| format!("it is no YAML: {error}"))
+    Ok(serde_saphyr::from_multiple_with_options(text, options)?)
 }
 
 /// Takes an object, or the items of a List.
@@ -126,7 +133,7 @@ fn decode<T: Reflected>(object: &Value, place: &str, contents: &mut Contents) {
         Ok(Decoded {
             object: read,
             defects,
-        }) => contents.objects.push(Found {
+        }) => contents.objects.push(FileObject {
             kind: T::KIND,
             name: read.name(),
             event: read.applied(),

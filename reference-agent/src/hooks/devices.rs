@@ -1,8 +1,8 @@
-//! Keeps the programs attached to the devices that the host has.
+//! Keeps the programs attached to the host's devices.
 //!
-//! What is wanted comes as a [`View`]; a device that is new in it is attached at once, so that a pod is served as soon as
-//! its device is there. What the kernel says is attached is compared with it at each look: a device that was not
-//! attached, or not to these programs, is tried again then. A device that goes meanwhile is no error: its view follows.
+//! The wanted devices come as a [`View`]. A new device is attached at once, so that a pod is served as soon as its device
+//! exists. Each scan compares the kernel's attachments with the view, and repairs them. A device that disappears
+//! meanwhile is no error: its view follows.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
@@ -17,17 +17,17 @@ const NAMED: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Devices {
     wanted: Option<Arc<View>>,
-    /// What has been attached, as far as is known.
+    /// Devices with programs, as far as is known.
     attached: BTreeMap<u32, DeviceKind>,
-    /// What failed, by device.
+    /// Why programs are not attached, or not detached, by device.
     failed: BTreeMap<u32, String>,
-    /// Why nothing is known.
-    blind: Option<String>,
+    /// Why the last scan failed, or the node's addresses are not configured.
+    error: Option<String>,
 }
 
 impl Devices {
-    /// Takes what the host has now. `false`: that is what was taken last.
-    pub(super) fn want(&mut self, view: Arc<View>) -> bool {
+    /// Takes the host's current devices. `false`: the view is the same as before.
+    pub(super) fn set_view(&mut self, view: Arc<View>) -> bool {
         let new = self
             .wanted
             .as_ref()
@@ -36,14 +36,14 @@ impl Devices {
         new
     }
 
-    /// Attaches what is new, and tells the programs the node's addresses.
-    pub(super) fn catch_up(&mut self, datapath: &mut impl Datapath) {
+    /// Attaches programs to new devices, and configures the node's addresses.
+    pub(super) fn attach_new(&mut self, datapath: &mut impl Datapath) {
         let Some(view) = self.wanted.clone() else { return };
         self.failed.retain(|device, _| view.devices.contains_key(device));
         self.attached
             .retain(|device, _| view.devices.contains_key(device));
-        if let Err(error) = tell_addresses(&view, datapath) {
-            self.blind = Some(format!("the programs are not told the node's addresses: {error}"));
+        if let Err(error) = configure_addresses(&view, datapath) {
+            self.error = Some(format!("the programs are not told the node's addresses: {error}"));
         }
         for (device, name, kind) in in_order(&view) {
             if self.attached.get(&device) == Some(&kind) || self.failed.contains_key(&device) {
@@ -65,11 +65,11 @@ impl Devices {
         }
     }
 
-    /// Compares with what the kernel says; what is missing, wrong, too much, or has failed is put in order.
-    pub(super) fn look(&mut self, datapath: &mut impl Datapath) {
+    /// Compares the kernel's attachments with the wanted ones, and repairs them; what failed is tried again.
+    pub(super) fn scan(&mut self, datapath: &mut impl Datapath) {
         let Some(view) = self.wanted.clone() else { return };
         self.failed.clear();
-        self.blind = None;
+        self.error = None;
         let mut missing: Vec<u32> = Vec::new();
         match datapath.devices() {
             Ok(found) => {
@@ -85,12 +85,13 @@ impl Devices {
                     .filter_map(|(device, kind)| Some((device, kind?)))
                     .collect();
             }
-            Err(error) => self.blind = Some(format!("can't see what is attached to devices: {error}")),
+            Err(error) => self.error = Some(format!("can't see what is attached to devices: {error}")),
         }
-        self.catch_up(datapath);
-        // A device that went has lost its programs, too, and the view may still have it: it is neither attached again nor failed.
-        let there = |device: &u32| self.attached.contains_key(device) || self.failed.contains_key(device);
-        for device in missing.into_iter().filter(there) {
+        self.attach_new(datapath);
+        // A device that is gone has lost its programs, too, and the view may still have it: it is neither attached again
+        // nor failed.
+        let exists = |device: &u32| self.attached.contains_key(device) || self.failed.contains_key(device);
+        for device in missing.into_iter().filter(exists) {
             tracing::warn!(
                 device,
                 "programs were detached from a device, and not by this agent"
@@ -98,9 +99,9 @@ impl Devices {
         }
     }
 
-    /// Whether a leftover stays for now: it is at a device that should be served and is not, as it is not known yet which
-    /// devices there are, or as attaching failed. An old program is better than none.
-    pub(super) fn keep(&self, found: &Found) -> bool {
+    /// Whether a leftover stays for now, because an old program is better than none: the devices are not known yet, or
+    /// attaching to its device has failed.
+    pub(super) fn keeps_leftover(&self, found: &Found) -> bool {
         match &found.place {
             Place::Device {
                 index, name: Some(_), ..
@@ -112,10 +113,10 @@ impl Devices {
         }
     }
 
-    /// Why packets can't be relied on, one sentence each.
+    /// Why devices are not served, one sentence each.
     pub(super) fn reasons(&self) -> Vec<String> {
         let mut reasons: Vec<String> = self
-            .blind
+            .error
             .iter()
             .chain(self.failed.values().take(NAMED))
             .cloned()
@@ -126,7 +127,7 @@ impl Devices {
         reasons
     }
 
-    /// Those of them that are about devices by which the network comes.
+    /// Those of them that are about the node's own devices.
     pub(super) fn reasons_of_node(&self) -> impl Iterator<Item = String> {
         let of_node = |device| {
             let wanted = self.wanted.as_ref();
@@ -146,8 +147,8 @@ impl Devices {
     }
 }
 
-/// Devices in the order in which they are attached: first those by which the network comes, and the node itself. The kernel waits for its readers at
-/// each, some twenty milliseconds, and nobody outside shall wait for all pods of the node.
+/// Devices in the order in which they are attached: the node's own ones first. Each takes the kernel some 20 ms, and
+/// clients outside must not wait for the devices of all pods.
 fn in_order(view: &View) -> impl Iterator<Item = (u32, &str, DeviceKind)> {
     let of_node = |wanted: bool| {
         let devices = view.devices.iter();
@@ -158,9 +159,9 @@ fn in_order(view: &View) -> impl Iterator<Item = (u32, &str, DeviceKind)> {
         .map(|(device, (name, kind))| (*device, name.as_str(), *kind))
 }
 
-/// Tells the programs the node's addresses. One that an earlier start has told stays until what decides it is known, if
-/// the host still has it: connections that were sent from it would lose their way back, for a guess.
-fn tell_addresses(view: &View, datapath: &mut impl Datapath) -> Result<(), LoaderError> {
+/// Configures the node's addresses. While the Node object is not known, an address that an earlier start has configured
+/// stays, if the host still has it: a guess must not break connections from that address.
+fn configure_addresses(view: &View, datapath: &mut impl Datapath) -> Result<(), LoaderError> {
     let (before_v4, before_v6) = datapath.addresses()?;
     let stays = |family, address| view.guessed.contains(&family) && view.addresses.contains(&address);
     let v4 = before_v4.filter(|&before| stays(Family::V4, IpAddr::V4(before)));
@@ -168,7 +169,7 @@ fn tell_addresses(view: &View, datapath: &mut impl Datapath) -> Result<(), Loade
     datapath.set_addresses(v4.or(view.v4), v6.or(view.v6))
 }
 
-/// Whether the device went meanwhile.
+/// Whether the device has disappeared.
 fn is_gone(error: &LoaderError) -> bool {
     match error {
         LoaderError::NoDevice { .. } => true,
@@ -190,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    /// What an earlier load has left somewhere.
+    /// A leftover.
     fn left(place: Place) -> Found {
         Found {
             place,
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_at_a_device_stays_until_ours_is_there() {
+    fn a_leftover_at_a_device_stays_until_the_programs_are_attached() {
         let at_cgroup = left(Place::Cgroup {
             id: 1,
             path: None,
@@ -249,21 +250,24 @@ mod tests {
         });
         let mut devices = Devices::default();
         assert!(
-            devices.keep(&at_device(2)),
-            "nobody knows yet which devices there are"
+            devices.keeps_leftover(&at_device(2)),
+            "the devices are not known yet"
         );
-        assert!(!devices.keep(&at_cgroup));
+        assert!(!devices.keeps_leftover(&at_cgroup));
         devices.wanted = Some(Arc::new(View::default()));
-        assert!(!devices.keep(&at_device(2)));
+        assert!(!devices.keeps_leftover(&at_device(2)));
         devices.failed.insert(2, "not detached".to_owned());
-        assert!(!devices.keep(&at_device(2)), "nobody wants it served");
+        assert!(
+            !devices.keeps_leftover(&at_device(2)),
+            "the view does not have it"
+        );
         devices.wanted = Some(Arc::new(View {
             devices: [2, 3]
                 .map(|index| (index, ("uplink".to_owned(), DeviceKind::Node)))
                 .into(),
             ..View::default()
         }));
-        assert!(devices.keep(&at_device(2)) && !devices.keep(&at_device(3)));
-        assert!(!devices.keep(&at_cgroup));
+        assert!(devices.keeps_leftover(&at_device(2)) && !devices.keeps_leftover(&at_device(3)));
+        assert!(!devices.keeps_leftover(&at_cgroup));
     }
 }

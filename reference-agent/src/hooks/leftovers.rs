@@ -1,4 +1,4 @@
-//! What earlier loads of this agent have left: evicted, or named with what is in the way.
+//! Evicts programs of earlier loads, and reports those that can't be evicted.
 
 use std::collections::BTreeMap;
 
@@ -8,24 +8,24 @@ use crate::{datapath::Datapath, metrics::Metrics};
 
 /// Most leftovers that `/readyz` names.
 const NAMED: usize = 16;
-/// Most times that everything is ended in one look.
+/// Most passes over all leftovers in one scan.
 const PASSES: usize = 3;
 
-/// What the last look has left over.
+/// The leftovers that the last scan could not evict.
 #[derive(Debug, Default)]
 pub(super) struct Leftovers {
     reasons: Vec<String>,
 }
 
-/// A program, and where it is.
+/// A program's id and place.
 type At = (u32, String);
-/// What was in the way.
+/// Errors of evictions.
 type Failures = BTreeMap<At, String>;
 
 impl Leftovers {
-    /// Evicts what is there, and looks again: the kernel decides what is left, not the answers to the evictions. A program
-    /// that was detached and is held by somebody still is disarmed by the next of [`PASSES`]. `kept`: what serves where
-    /// nothing of ours does.
+    /// Evicts all leftovers, then lists them again: the kernel's list counts, not the results of the evictions. A program
+    /// that was detached, but is still held by a process, is disarmed in the next of [`PASSES`]. `kept`: leftovers that
+    /// serve where the agent's own programs do not.
     pub(super) fn evict(
         &mut self,
         datapath: &impl Datapath,
@@ -45,14 +45,14 @@ impl Leftovers {
             found.attachments.retain(|found| !kept(found));
             let nothing = found.attachments.is_empty() && found.loose.is_empty();
             if nothing || pass == PASSES {
-                return self.tell(&found, &failures, metrics);
+                return self.report(&found, &failures, metrics);
             }
-            failures = attempt(datapath, &found, metrics);
+            failures = evict_all(datapath, &found, metrics);
         }
     }
 
-    /// What is left, and why.
-    fn tell(&mut self, left: &Inventory, failures: &Failures, metrics: &Metrics) {
+    /// Reports what is left, and why.
+    fn report(&mut self, left: &Inventory, failures: &Failures, metrics: &Metrics) {
         let places: Vec<_> = places(left).collect();
         metrics
             .stale_programs
@@ -77,16 +77,16 @@ impl Leftovers {
             .extend(left.blind.iter().take(NAMED).map(ToString::to_string));
     }
 
-    /// Why packets may go wrong, one sentence each.
+    /// The leftovers that still run, one sentence each.
     pub(super) fn reasons(&self) -> impl Iterator<Item = String> {
         self.reasons.iter().cloned()
     }
 }
 
-/// Where a program is that is attached where nobody can look.
+/// The place of a program that is attached where the agent can't look.
 const NOWHERE: &str = "a place that cannot be looked at";
 
-/// Programs and where they are.
+/// All leftovers with their places.
 fn places(left: &Inventory) -> impl Iterator<Item = At> {
     let attached = left.attachments.iter().map(at);
     attached.chain(
@@ -100,8 +100,8 @@ fn at(found: &Found) -> At {
     (found.program.id, format!("{}, {}", found.place, found.manner))
 }
 
-/// Ends all of it; what failed is given back.
-fn attempt(datapath: &impl Datapath, found: &Inventory, metrics: &Metrics) -> Failures {
+/// Evicts all leftovers once. The result: the errors.
+fn evict_all(datapath: &impl Datapath, found: &Inventory, metrics: &Metrics) -> Failures {
     let attached = found
         .attachments
         .iter()

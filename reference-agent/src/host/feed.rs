@@ -1,4 +1,4 @@
-//! Snapshots → events and devices, as they change.
+//! Snapshots → events and views, as they change.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
@@ -10,71 +10,67 @@ use super::{
     watch::watch as snapshots,
 };
 use crate::{
-    agent::{EventSender, Feed},
+    feed::{EventSender, Feed},
     model::{Event, Host, Probe},
-    pod_network::Plan,
 };
 
-/// The other end of a [`feed`]: what the control loop and the hooks have of it.
+/// The control loop's end of a [`feed`].
 #[derive(Debug)]
 pub struct HostWatch {
     /// The name of this node's Node object.
     pub node: String,
-    /// The machine as it is now; `None`: it has not been seen yet.
+    /// The machine as it is now; `None`: it has not been read yet.
     pub views: watch::Receiver<Option<Arc<View>>>,
-    /// Takes the addresses of this node's Node object, those to be preferred first; `None`: it is not known yet.
-    pub internal: watch::Sender<Option<Vec<IpAddr>>>,
-    /// Takes what the pods' network consists of; `None`: it is not this agent's.
-    pub pod_network: Option<watch::Sender<Option<Arc<Plan>>>>,
+    /// Takes the addresses of this node's Node object, preferred ones first; `None`: it is not known yet.
+    pub node_addresses: watch::Sender<Option<Vec<IpAddr>>>,
 }
 
-/// Tells of this machine: [`Event::Host`] at once and whenever its addresses change, views whenever anything does.
-/// Of the network namespace of the thread that first runs it.
+/// A feed of this machine: [`Event::Host`] at once and whenever its addresses change, and a view whenever anything
+/// changes. It reads the network namespace of the thread that first runs it.
 pub fn feed(node: String, options: HostOptions, probe: Option<Probe>) -> (Feed, HostWatch) {
     let (publish, views) = watch::channel(None);
-    let (internal, told) = watch::channel(None);
+    let (node_addresses, of_node) = watch::channel(None);
     let feed = Feed::new(move |events| async move {
         let (sender, seen) = watch::channel(None);
-        let telling = Telling {
+        let publisher = Publisher {
             options,
             probe,
             publish,
             events,
         };
-        tokio::join!(snapshots(sender), telling.run(seen, told));
+        tokio::join!(snapshots(sender), publisher.run(seen, of_node));
     });
     (
         feed,
         HostWatch {
             node,
             views,
-            internal,
-            pod_network: None,
+            node_addresses,
         },
     )
 }
 
-struct Telling {
+struct Publisher {
     options: HostOptions,
     probe: Option<Probe>,
     publish: watch::Sender<Option<Arc<View>>>,
     events: EventSender,
 }
 
-impl Telling {
-    /// Until nobody listens to events.
+impl Publisher {
+    /// Runs until the queue of events is closed.
     async fn run(
         self,
         mut seen: watch::Receiver<Option<Snapshot>>,
-        mut told: watch::Receiver<Option<Vec<IpAddr>>>,
+        mut of_node: watch::Receiver<Option<Vec<IpAddr>>>,
     ) {
         let mut before: Option<Arc<View>> = None;
         loop {
             tokio::select! {
                 () = self.events.closed() => return,
                 changed = seen.changed() => if changed.is_err() { return },
-                // Without a control loop there are no events either.
-                Ok(()) = told.changed() => {}
+                // Its sender ends with the control loop, which closes the queue of events, too.
+                Ok(()) = of_node.changed() => {}
             }
             let view = {
                 let snapshot = seen.borrow_and_update();
@@ -84,7 +80,7 @@ impl Telling {
                 Arc::new(View::new(
                     snapshot,
                     &self.options,
-                    told.borrow_and_update().as_deref(),
+                    of_node.borrow_and_update().as_deref(),
                 ))
             };
             if before.as_ref() == Some(&view) {

@@ -1,4 +1,4 @@
-//! The command line of what the agent makes of the machine.
+//! The command line of the machine's addresses and devices.
 
 use std::{net::IpAddr, ops::RangeInclusive};
 
@@ -58,7 +58,7 @@ fn connections() -> impl TypedValueParser<Value = u32> {
 }
 
 impl HostFlags {
-    /// As the pure part takes them.
+    /// The options for [`View`](super::View).
     pub fn options(&self) -> HostOptions {
         HostOptions {
             node_ips: self.node_ips.clone(),
@@ -68,12 +68,12 @@ impl HostFlags {
         }
     }
 
-    /// The ports that packets to remote backends are sent from.
+    /// The ports for SNAT.
     pub fn snat_ports(&self) -> RangeInclusive<u16> {
         self.snat_ports.clone()
     }
 
-    /// How many entries FLOWS gets where it is made, if that is said.
+    /// How many entries a new FLOWS gets, if given.
     pub fn flows(&self) -> Option<u32> {
         self.connections.map(|connections| 2 * connections)
     }

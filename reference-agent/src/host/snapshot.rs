@@ -1,4 +1,4 @@
-//! What the kernel says of links, addresses and default routes, as far as it matters here.
+//! Links, addresses and default routes of the kernel.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +19,7 @@ use crate::transport::Family;
 pub struct Snapshot {
     /// By index.
     pub links: BTreeMap<u32, Link>,
-    /// In the order of the kernel, which is that of preference: primary before secondary ones.
+    /// In the kernel's order: primary before secondary ones.
     pub addresses: Vec<HostAddress>,
     /// Family and device of each default route of the main table, those of the lowest metric first.
     pub defaults: Vec<(Family, u32)>,
@@ -36,17 +36,17 @@ pub struct Link {
     pub ethernet: bool,
     /// Whether it is up.
     pub up: bool,
-    /// Whether the other end of the pair, or what it lies on, is in another network namespace.
+    /// Whether its peer or lower device is in another network namespace.
     pub elsewhere: bool,
     /// Bytes of its largest packet, without link header.
     pub mtu: Option<u32>,
-    /// Index of what it is a port of.
-    pub port_of: Option<u32>,
-    /// Index of the device of this network namespace that it lies on, as a VLAN, macvlan or ipvlan does.
-    pub lies_on: Option<u32>,
+    /// Index of its controller: the bridge or bond that it is a port of.
+    pub controller: Option<u32>,
+    /// Index of its lower device, if that is in this network namespace: of a VLAN, macvlan or ipvlan.
+    pub lower: Option<u32>,
 }
 
-/// Kinds of devices, as far as they differ here.
+/// Kinds of devices that are treated differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkKind {
     /// `lo`.
@@ -63,21 +63,21 @@ pub enum LinkKind {
     Other,
 }
 
-/// An address of a device that somebody can be reached at.
+/// An address of a device at which it can be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostAddress {
     /// Index of the device.
     pub device: u32,
     /// The address.
     pub address: IpAddr,
-    /// Bits of it that those on the same link have in common with it.
+    /// Bits of the subnet.
     pub prefix_length: u8,
 }
 
 impl Link {
-    /// As the kernel tells it; `None`: without a name.
+    /// From a netlink message; `None`: without a name.
     pub(super) fn read(message: LinkMessage) -> Option<(u32, Self)> {
-        let (mut name, mut info, mut elsewhere, mut mtu, mut port_of, mut below) =
+        let (mut name, mut info, mut elsewhere, mut mtu, mut controller, mut lower) =
             (None, None, false, None, None, None);
         for attribute in message.attributes {
             match attribute {
@@ -85,8 +85,8 @@ impl Link {
                 LinkAttribute::LinkInfo(found) => info = Some(found),
                 LinkAttribute::Mtu(found) => mtu = Some(found),
                 LinkAttribute::LinkNetNsId(_) => elsewhere = true,
-                LinkAttribute::Link(index) if index != 0 => below = Some(index),
-                LinkAttribute::Controller(index) if index != 0 => port_of = Some(index),
+                LinkAttribute::Link(index) if index != 0 => lower = Some(index),
+                LinkAttribute::Controller(index) if index != 0 => controller = Some(index),
                 _ => {}
             }
         }
@@ -109,9 +109,9 @@ impl Link {
             up: header.flags.contains(LinkFlags::Up),
             elsewhere,
             mtu,
-            port_of,
-            // Of a pair it is the other end.
-            lies_on: below.filter(|_| kind != LinkKind::Pair && !elsewhere),
+            controller,
+            // A pair has its peer there.
+            lower: lower.filter(|_| kind != LinkKind::Pair && !elsewhere),
         };
         Some((header.index, link))
     }
@@ -130,20 +130,20 @@ impl LinkKind {
 }
 
 impl HostAddress {
-    /// Whether others are on the same link by it: a gateway's address at a pod's device stands alone.
+    /// Whether it has a subnet: a gateway's address at a pod's device has none.
     pub(super) const fn is_of_subnet(&self) -> bool {
         self.prefix_length < if self.address.is_ipv4() { 32 } else { 128 }
     }
 
-    /// As the kernel tells it; `None`: nobody should be told to use it. Of this machine alone or of one link, unusable
-    /// (duplicate), not usable yet, or not to be used for anything new (RFC 4862, 5.4 and 5.5.4).
+    /// From a netlink message; `None`: it can't be used. It is of this machine or of one link only, duplicate, tentative, or
+    /// deprecated (RFC 4862, 5.4 and 5.5.4).
     pub(super) fn read(message: &AddressMessage) -> Option<Self> {
         let reachable = matches!(message.header.scope, AddressScope::Universe | AddressScope::Site);
         let (mut local, mut address) = (None, None);
         let mut flags = AddressFlags::from_bits_retain(u32::from(message.header.flags.bits()));
         for attribute in &message.attributes {
             match attribute {
-                // Of a point-to-point device ADDRESS is the other end's.
+                // At a point-to-point device ADDRESS is the peer's.
                 AddressAttribute::Local(found) => local = Some(*found),
                 AddressAttribute::Address(found) => address = Some(*found),
                 AddressAttribute::Flags(found) => flags = *found,
@@ -205,17 +205,17 @@ mod tests {
     }
 
     #[test]
-    fn what_a_device_lies_on_is_known_within_its_network_namespace() {
+    fn a_lower_device_is_known_within_its_network_namespace() {
         let on = LinkAttribute::Link(3);
         let elsewhere = LinkAttribute::LinkNetNsId(1);
-        assert_eq!(link(InfoKind::MacVlan, vec![on.clone()]).lies_on, Some(3));
+        assert_eq!(link(InfoKind::MacVlan, vec![on.clone()]).lower, Some(3));
         assert_eq!(
-            link(InfoKind::MacVlan, vec![on.clone(), elsewhere.clone()]).lies_on,
+            link(InfoKind::MacVlan, vec![on.clone(), elsewhere.clone()]).lower,
             None
         );
         let pair = link(InfoKind::Veth, vec![on.clone(), elsewhere]);
-        assert_eq!((pair.lies_on, pair.elsewhere), (None, true));
-        assert_eq!(link(InfoKind::Veth, vec![on]).lies_on, None, "the other end");
+        assert_eq!((pair.lower, pair.elsewhere), (None, true));
+        assert_eq!(link(InfoKind::Veth, vec![on]).lower, None, "the other end");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What follows from a snapshot: pure.
+//! Snapshot and options → addresses and devices to be served: pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,54 +12,53 @@ use lb_loader::DeviceKind;
 use super::snapshot::{Link, LinkKind, Snapshot};
 use crate::transport::Family;
 
-/// Where kube-proxy in IPVS mode puts every Service's address; nobody is reached there.
+/// The device to which kube-proxy in IPVS mode adds every Service's address. It receives no packets.
 const IPVS: &str = "kube-ipvs0";
 
-/// What the command line says about the host.
+/// Options about the host.
 #[derive(Clone, Debug, Default)]
 pub struct HostOptions {
-    /// The node's own addresses, one of each family at most; otherwise the Node object's, or the default route's device
-    /// has them.
+    /// The node's own addresses, at most one of each family; without one, the Node object's or the default route's.
     pub node_ips: Vec<IpAddr>,
     /// Names of the node's devices; none: by the rules of [`host`](super).
     pub node_devices: Vec<Pattern>,
     /// Names of pods' devices; none: by the rules.
     pub pod_devices: Vec<Pattern>,
-    /// Where node ports answer; none: at every address of the host.
+    /// Ranges of the host's addresses at which node ports are served; empty: all.
     pub node_port_addresses: Vec<IpNet>,
 }
 
-/// What the agent makes of the machine.
+/// The machine's addresses, and its devices to be served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
     /// Its addresses.
     pub addresses: BTreeSet<IpAddr>,
-    /// Those of them at which node ports answer.
+    /// Those of them at which node ports are served.
     pub node_ports: BTreeSet<IpAddr>,
-    /// What packets to remote backends are sent from.
+    /// The IPv4 source address of packets to remote backends.
     pub v4: Option<Ipv4Addr>,
-    /// The same, IPv6.
+    /// The IPv6 source address of packets to remote backends.
     pub v6: Option<Ipv6Addr>,
-    /// Families of which this is a guess: the Node object decides, and is not known yet.
+    /// Families whose source address is a guess, as the Node object is not known yet.
     pub guessed: BTreeSet<Family>,
-    /// The smallest MTU of the devices that have these two: what a packet to another node may have, in bytes.
+    /// The smallest MTU of the devices with these addresses, in bytes: the limit of packets to other nodes.
     pub mtu: Option<u32>,
     /// Devices to be served, by index, with their names.
     pub devices: BTreeMap<u32, (String, DeviceKind)>,
-    /// Devices that should be served and can't: their packets have no Ethernet header.
+    /// Devices that would be served if their packets had an Ethernet header.
     pub unserved: BTreeMap<u32, String>,
 }
 
 impl View {
-    /// `internal`: addresses of the Node object; `None`: it is not known yet whether it has any.
-    pub fn new(snapshot: &Snapshot, options: &HostOptions, internal: Option<&[IpAddr]>) -> Self {
-        let looking = Looking {
+    /// `node_addresses`: of the Node object; `None`: it is not known yet.
+    pub fn new(snapshot: &Snapshot, options: &HostOptions, node_addresses: Option<&[IpAddr]>) -> Self {
+        let input = Input {
             snapshot,
             options,
-            internal: internal.unwrap_or_default(),
+            node_addresses: node_addresses.unwrap_or_default(),
         };
         let mut view = Self {
-            addresses: looking.hosts().map(|(_, address)| address).collect(),
+            addresses: input.hosts().map(|(_, address)| address).collect(),
             ..Self::default()
         };
         let ranges = &options.node_port_addresses;
@@ -67,10 +66,10 @@ impl View {
         view.node_ports
             .retain(|address| ranges.is_empty() || ranges.iter().any(|range| range.contains(address)));
         for family in [Family::V4, Family::V6] {
-            if internal.is_none() && looking.given(family).is_none() {
+            if node_addresses.is_none() && input.given(family).is_none() {
                 view.guessed.insert(family);
             }
-            match looking.own(family) {
+            match input.own(family) {
                 Some(IpAddr::V4(address)) => view.v4 = Some(address),
                 Some(IpAddr::V6(address)) => view.v6 = Some(address),
                 None => {}
@@ -82,9 +81,9 @@ impl View {
             .into_iter()
             .chain(view.v6.map(IpAddr::V6))
             .collect();
-        view.mtu = looking.mtu(&own);
+        view.mtu = input.mtu(&own);
         for (index, link) in &snapshot.links {
-            match looking.kind(*index, link, &own) {
+            match input.kind(*index, link, &own) {
                 Some(kind) if link.ethernet || kind == DeviceKind::Loopback => {
                     view.devices.insert(*index, (link.name.clone(), kind));
                 }
@@ -98,13 +97,14 @@ impl View {
     }
 }
 
-struct Looking<'a> {
+/// What a view is made of.
+struct Input<'a> {
     snapshot: &'a Snapshot,
     options: &'a HostOptions,
-    internal: &'a [IpAddr],
+    node_addresses: &'a [IpAddr],
 }
 
-impl Looking<'_> {
+impl Input<'_> {
     /// Addresses of the host, with their devices.
     fn hosts(&self) -> impl Iterator<Item = (u32, IpAddr)> {
         self.snapshot.addresses.iter().filter_map(|found| {
@@ -113,7 +113,7 @@ impl Looking<'_> {
         })
     }
 
-    /// The node's own address of a family, as the command line gives it.
+    /// The node's own address of a family from the command line.
     fn given(&self, family: Family) -> Option<IpAddr> {
         let mut given = self.options.node_ips.iter().copied();
         given.find(|given| Family::of(*given) == family)
@@ -127,8 +127,8 @@ impl Looking<'_> {
         if let Some(given) = self.given(family) {
             return Some(given);
         }
-        if let Some(internal) = self.internal.iter().find(here) {
-            return Some(*internal);
+        if let Some(address) = self.node_addresses.iter().find(here) {
+            return Some(*address);
         }
         let defaults = self.snapshot.defaults.iter().filter(|(of, _)| *of == family);
         defaults
@@ -145,7 +145,7 @@ impl Looking<'_> {
             .min()
     }
 
-    /// The rules, in their order.
+    /// The kind of a device, by the rules of [`host`](super), in their order.
     fn kind(&self, index: u32, link: &Link, own: &[IpAddr]) -> Option<DeviceKind> {
         let matches = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(&link.name));
         let allowed = |kind: DeviceKind| {
@@ -182,7 +182,7 @@ impl Looking<'_> {
                 .snapshot
                 .links
                 .iter()
-                .any(|(&at, port)| port.port_of == Some(index) && self.is_pods(at, port));
+                .any(|(&at, port)| port.controller == Some(index) && self.is_pods(at, port));
         if self.is_port(link) || bridges_pods || link.kind == LinkKind::Sink || link.name == IPVS {
             return None;
         }
@@ -191,22 +191,21 @@ impl Looking<'_> {
             .flatten()
     }
 
-    /// Whether packets of the device are taken by what it is a port of before the stack sees them. Not so for virtual
-    /// routing, which is a controller, too.
+    /// Whether a controller takes the device's packets before the stack does. One of virtual routing does not.
     fn is_port(&self, link: &Link) -> bool {
-        let controller = link.port_of.and_then(|index| self.snapshot.links.get(&index));
+        let controller = link.controller.and_then(|index| self.snapshot.links.get(&index));
         controller.is_some_and(|of| matches!(of.kind, LinkKind::Bridge | LinkKind::Bond))
     }
 
-    /// Whether a pod is behind a device, and not another network.
+    /// Whether a device leads to a pod, and not to another network.
     fn is_pods(&self, index: u32, link: &Link) -> bool {
         let links = &self.snapshot.links;
         let bonded = || {
-            let controller = link.port_of.and_then(|of| links.get(&of));
+            let controller = link.controller.and_then(|of| links.get(&of));
             controller.is_some_and(|of| of.kind == LinkKind::Bond)
         };
-        let carries = || links.values().any(|above| above.lies_on == Some(index));
-        // While the device is down, too: it leads to the same when it comes up.
+        let carries = || links.values().any(|above| above.lower == Some(index));
+        // Addresses count while the device is down, too.
         let has_subnet = || {
             let mut addresses = self.snapshot.addresses.iter();
             addresses.any(|found| found.device == index && found.is_of_subnet())

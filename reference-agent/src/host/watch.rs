@@ -1,8 +1,8 @@
 //! Multicast groups of rtnetlink(7) → snapshots.
 //!
-//! A message only says *that* something has changed; what is there is then asked anew. So nothing is pieced together
-//! from messages that may be lost, and the kernel's word for a lost one (ENOBUFS) is one more reason to ask. What changes
-//! while an answer is read is told by a message, too: listening begins first. Routes are asked for apart, and only when a default route may have changed: a router has a million others.
+//! A message only shows *that* something has changed; then everything is dumped again. So nothing depends on messages that
+//! may be lost, and the error of a lost one (ENOBUFS) causes a dump, too. Changes during a dump cause another one, as the
+//! subscription begins first. Routes are dumped only when a default route may have changed: a router has a million others.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,7 +25,7 @@ use crate::transport::Family;
 pub const RETRY_FIRST: Duration = Duration::from_millis(100);
 /// Longest delay between two tries; each is twice the one before.
 pub const RETRY_LIMIT: Duration = Duration::from_secs(5);
-/// From one look to the next at least: a burst of messages costs one.
+/// Shortest time between two dumps: a burst of messages causes one.
 pub const SETTLE: Duration = Duration::from_millis(2);
 const GROUPS: [MulticastGroup; 5] = [
     MulticastGroup::Link,
@@ -35,8 +35,19 @@ const GROUPS: [MulticastGroup; 5] = [
     MulticastGroup::Ipv6Route,
 ];
 
-/// Publishes a snapshot of the network namespace of the calling thread, and a new one whenever it differs, until nobody
-/// listens. What fails is tried again, from the start.
+/// Why a watch by netlink ended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NetlinkError {
+    /// No socket could be opened.
+    #[error("failed to open a netlink socket: {0}")]
+    Connect(#[source] std::io::Error),
+    /// A request failed, or the connection ended.
+    #[error(transparent)]
+    Request(#[from] rtnetlink::Error),
+}
+
+/// Publishes a snapshot of the network namespace of the calling thread, and a new one whenever it changes, until the
+/// receiver is dropped. After a failure it begins again.
 pub async fn watch(snapshots: watch::Sender<Option<Snapshot>>) {
     let mut delay = RETRY_FIRST;
     while !snapshots.is_closed() {
@@ -50,16 +61,16 @@ pub async fn watch(snapshots: watch::Sender<Option<Snapshot>>) {
     }
 }
 
-/// One connection to the kernel. `Ok`: nobody listens any more.
+/// One connection to the kernel. `Ok`: the receiver is dropped.
 async fn follow(
     snapshots: &watch::Sender<Option<Snapshot>>,
     delay: &mut Duration,
-) -> Result<(), rtnetlink::Error> {
-    let failed = |error: std::io::Error| rtnetlink::Error::NamespaceError(error.to_string());
-    // Listening begins before asking, so that no change falls between.
-    let (connection, _keep, mut messages) = new_multicast_connection(&GROUPS).map_err(failed)?;
+) -> Result<(), NetlinkError> {
+    // The subscription begins before the first dump, so that no change is lost.
+    let (connection, _keep, mut messages) =
+        new_multicast_connection(&GROUPS).map_err(NetlinkError::Connect)?;
     let _listening = Task::start(connection);
-    let (connection, handle, _) = new_connection().map_err(failed)?;
+    let (connection, handle, _) = new_connection().map_err(NetlinkError::Connect)?;
     let _asking = Task::start(connection);
     let mut snapshot = Snapshot {
         defaults: defaults(&handle).await?,
@@ -81,7 +92,7 @@ async fn follow(
             first = messages.next() => first,
         };
         let Some((first, _)) = first else {
-            return Err(rtnetlink::Error::RequestFailed);
+            return Err(rtnetlink::Error::RequestFailed.into());
         };
         let mut routes = concerns_defaults(&first, &snapshot);
         while let Ok((message, _)) = messages.try_recv() {
@@ -93,7 +104,7 @@ async fn follow(
     }
 }
 
-/// Whether a default route may be another now. Of those that go with their device or address, IPv4 says nothing.
+/// Whether a default route may have changed. IPv4 sends no message for routes that end with their device or address.
 fn concerns_defaults(message: &NetlinkMessage<RouteNetlinkMessage>, before: &Snapshot) -> bool {
     use RouteNetlinkMessage::{DelAddress, DelLink, DelRoute, NewLink, NewRoute};
     let leads_by = |index: u32| before.defaults.iter().any(|(_, device)| *device == index);
@@ -147,7 +158,7 @@ async fn routes(
     Ok(found)
 }
 
-/// A task that ends with the value.
+/// A task that is aborted when the value is dropped.
 struct Task(AbortHandle);
 
 impl Task {

@@ -1,4 +1,4 @@
-//! Maps that fail when told to. A failed operation has changed nothing, as the contract says.
+//! Maps that fail by a script. A failed operation has changed nothing, as the contract says.
 
 use std::{collections::VecDeque, io};
 
@@ -24,7 +24,7 @@ impl<M> FaultyMaps<M> {
         }
     }
 
-    /// What becomes of the next puts, deletes and barriers: `true` fails. After its end everything succeeds.
+    /// Sets the results of the next puts, deletes and barriers: `true` fails. Later ones succeed.
     pub fn script(&mut self, failures: impl IntoIterator<Item = bool>) {
         self.script = failures.into_iter().collect();
     }
@@ -39,7 +39,7 @@ impl<M> FaultyMaps<M> {
         &self.inner
     }
 
-    /// The maps below, to be changed behind the agent's back.
+    /// The maps below, to be changed without the agent.
     pub fn inner_mut(&mut self) -> &mut M {
         &mut self.inner
     }

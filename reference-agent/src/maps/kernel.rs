@@ -1,4 +1,4 @@
-//! The kernel's maps: thin over `lb-loader`.
+//! The kernel's maps, by `lb-loader`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +7,7 @@ use lb_loader::{Datapath, PinnedMaps, Plain, Table};
 
 use super::{Contents, LbMaps, Map, MapError, Partial, SOURCE};
 
-/// A datapath that the maps and the hooks share. Both belong to one control loop, so nobody waits.
+/// A datapath that the maps and the hooks share. One control loop uses both, so that the lock is free.
 #[derive(Clone, Debug)]
 pub struct Shared(Arc<Mutex<Datapath>>);
 
@@ -17,7 +17,7 @@ impl Shared {
         Self(Arc::new(Mutex::new(datapath)))
     }
 
-    /// The datapath. One that a panic has left is as good as any: its state is the kernel's.
+    /// The datapath, also after a panic: its state is in the kernel.
     pub fn lock(&self) -> MutexGuard<'_, Datapath> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -66,7 +66,7 @@ impl From<lb_loader::MapError> for MapError {
     }
 }
 
-/// Reads pinned maps, whoever keeps them.
+/// Reads pinned maps.
 ///
 /// # Errors
 /// A map can't be read.
@@ -133,9 +133,9 @@ impl LbMaps for KernelMaps {
 
     fn delete_service(&mut self, id: ServiceId) -> Result<(), MapError> {
         let datapath = self.0.lock();
-        // SERVICES is an array: its entries can't go, only be zero, and zero counts as absent.
+        // SERVICES is an array: its entries can't be deleted, and zero counts as absent.
         datapath.maps().services.put(&id, &Service::default())?;
-        // Whoever has the number next begins to count at zero.
+        // The next user of the number begins to count at zero.
         datapath.maps().service_traffic.clear(id);
         Ok(())
     }

@@ -1,7 +1,6 @@
-//! The maps in memory, with the kernel's capacities and an eye on every write.
+//! The maps in memory, with the kernel's capacities, for tests and mutants.
 //!
-//! For tests and mutants: each write is checked against what a program running at that moment could see
-//! ([`super::order`]).
+//! Each write is checked against what a program running at that moment could read ([`super::order`]).
 
 use std::collections::BTreeMap;
 

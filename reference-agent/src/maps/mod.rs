@@ -1,12 +1,12 @@
-//! Where the control plane ends: the maps, as a trait.
+//! The maps, as a trait: here the control plane ends.
 //!
-//! `kernel.rs` (the real ones), `memory.rs` (for tests and mutants, checked by `order.rs`), `faulty.rs` (any of
-//! them, failing when told to).
+//! `kernel.rs` (the real ones), `memory.rs` (for tests and mutants, checked by `order.rs`), `faulty.rs` (either of them with
+//! failures by a script).
 //!
 //! # Contract
-//! - Puts and deletes are idempotent; deleting what is absent is no error.
-//! - A failed operation has changed nothing; of one on many entries, [`Partial`] says how many it did.
-//! - [`LbMaps::barrier`] returns when no program still runs that may have seen entries as they were before it.
+//! - Puts and deletes are idempotent; deleting an absent entry is no error.
+//! - A failed operation has changed nothing; of one on many entries, [`Partial`] has the number that were written.
+//! - [`LbMaps::barrier`] returns when no program still runs that may have read entries as they were before it.
 
 #[cfg(feature = "testing")]
 pub mod faulty;
@@ -20,10 +20,10 @@ use lb_abi::{
     Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, SourceKey, capacity,
 };
 
-/// What can go wrong with a map.
+/// Why an operation on a map failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MapError {
-    /// No room.
+    /// It is full.
     #[error("map {map} is full ({capacity} entries)")]
     Full {
         /// Which map.
@@ -31,30 +31,31 @@ pub enum MapError {
         /// Its size.
         capacity: u32,
     },
-    /// The kernel said no.
+    /// The kernel refused it.
     #[error("{operation} on map {map} failed: {source}")]
     Kernel {
         /// Which map.
         map: &'static str,
         /// get, put, delete, list.
         operation: &'static str,
-        /// What it said.
+        /// The kernel's error.
         source: std::io::Error,
     },
 }
 
-/// An operation on many entries that ended early: in their order, the first `done` were carried out, the next one
-/// failed, and nothing was tried of the rest.
+/// An operation on many entries that ended early: the first `done` were written, the next one failed, and the rest was not
+/// tried.
 #[derive(Debug, thiserror::Error)]
-#[error("after {done} entries: {error}")]
+#[error("failed after {done} entries")]
 pub struct Partial {
-    /// How many were carried out.
+    /// How many were written.
     pub done: usize,
-    /// What became of the next one.
+    /// Why the next one failed.
+    #[source]
     pub error: MapError,
 }
 
-/// Everything that is in the maps, in the order of the keys.
+/// All entries of the maps, in the order of the keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     /// ADDRESSES, with their flags.
@@ -96,7 +97,7 @@ pub enum Map {
 }
 
 impl Map {
-    /// All of them, in an order in which entries lead only to entries of maps before.
+    /// All maps, in an order in which entries refer only to entries of earlier maps.
     pub const ALL: [Self; 7] = [
         Self::Backends,
         Self::Slots,
@@ -120,7 +121,7 @@ impl Map {
         }
     }
 
-    /// How many entries fit.
+    /// Entries that fit.
     pub const fn capacity(self) -> u32 {
         match self {
             Self::Backends => capacity::BACKENDS,
@@ -136,7 +137,7 @@ impl Map {
 
 /// The maps of the service load balancer.
 pub trait LbMaps: Send {
-    /// Reads everything: what a restarted agent adopts.
+    /// Reads all maps.
     fn contents(&self) -> Result<Contents, MapError>;
     /// Reads one map; the others are empty in the result.
     fn contents_of(&self, map: Map) -> Result<Contents, MapError>;
@@ -148,7 +149,7 @@ pub trait LbMaps: Send {
     fn put_frontend(&mut self, key: FrontendKey, value: Frontend) -> Result<(), MapError>;
     /// Removes.
     fn delete_frontend(&mut self, key: FrontendKey) -> Result<(), MapError>;
-    /// Switches a service port to a generation: one store, seen whole.
+    /// Switches a service port to a generation: one atomic store.
     fn put_service(&mut self, id: ServiceId, value: Service) -> Result<(), MapError>;
     /// Zeroes the entry.
     fn delete_service(&mut self, id: ServiceId) -> Result<(), MapError>;

@@ -1,4 +1,4 @@
-//! The law of order: what a program that is running can see while the maps are written.
+//! The law of order: what a running program can read while the maps are written.
 //!
 //! A program reads an address, then a frontend, then its ranges of clients and its service, then a slot, then a
 //! backend, and anything may be written in between; the agent's own sockets go from KEPT to a slot. A barrier waits
@@ -253,8 +253,8 @@ impl Order {
         self.freed.backends |= before.is_some();
     }
 
-    /// Its memory may go to the next put at once: no slot carries it, and whoever has found it by the number that a
-    /// connection carries sees that it is gone, which it is.
+    /// The next put may reuse its memory at once: no slot has it, and a program that has found it by the number of a
+    /// connection may find it gone.
     pub(super) fn delete_backend(&mut self, entries: &Entries, id: BackendId) {
         let there = entries.backends.contains_key(&id);
         let carried = there && entries.slots.values().any(|&carried| carried == id);
@@ -284,8 +284,8 @@ impl Order {
     }
 }
 
-/// What the slots hold that a value names; `None`: one is missing. A corrupt value may name four billion: no more are
-/// looked at than there can be.
+/// The backends of a value's slots; `None`: one is missing. A corrupt value may name four billion, of which at most the
+/// map's capacity is read.
 fn slots(entries: &Entries, id: ServiceId, value: Service) -> impl Iterator<Item = Option<BackendId>> {
     let indexes = 0..value.slots.min(lb_abi::capacity::SLOTS);
     indexes.map(move |index| {

@@ -16,7 +16,7 @@ pub struct Description {
     pub kind: &'static str,
     /// Names of its labels.
     pub labels: Vec<&'static str>,
-    /// What it says, in which unit.
+    /// Its description, with the unit.
     pub help: &'static str,
 }
 

@@ -1,6 +1,6 @@
-//! Prometheus metrics: what the agent counts, under the names that `METRICS.md` documents.
+//! The agent's Prometheus metrics, as documented in `METRICS.md`.
 //!
-//! No label ever carries the name of an object: the number of series is bounded by what is in this file.
+//! No label has the name of an object, so that this file bounds the number of series.
 
 mod labelled;
 
@@ -28,9 +28,9 @@ pub struct Metrics {
     pub ready: Labelled<Gauge, 0>,
     /// Version of the agent.
     pub build: Labelled<Gauge, 1>,
-    /// Event in this process → map.
+    /// Time from an event in this process to the maps.
     pub programming: Histogram,
-    /// Change in the cluster → map.
+    /// Time from a change in the cluster to the maps.
     pub network_programming: Histogram,
     /// One round of reconciling with something to do.
     pub round: Histogram,
@@ -38,7 +38,7 @@ pub struct Metrics {
     pub serving: Labelled<Gauge, 1>,
     /// By reason.
     pub findings: Labelled<Gauge, 1>,
-    /// What is not written yet though it should be.
+    /// Failed or waiting writes.
     pub outstanding: Labelled<Gauge, 0>,
     /// Rounds with retries of failed writes.
     pub retries: Labelled<Counter, 0>,
@@ -46,7 +46,7 @@ pub struct Metrics {
     pub map_entries: Labelled<Gauge, 1>,
     /// By map.
     pub map_capacity: Labelled<Gauge, 1>,
-    /// How large Maglev's tables are.
+    /// The size of Maglev's tables.
     pub maglev: Labelled<Gauge, 0>,
     /// Audits done.
     pub audits: Labelled<Counter, 0>,

@@ -1,4 +1,4 @@
-//! Who has a frontend, of all who ask for it.
+//! The owner of each frontend, among the Services that ask for it.
 
 use std::collections::{BTreeSet, hash_map::Entry};
 
@@ -29,7 +29,7 @@ pub(super) enum Age {
 #[derive(Debug, Default)]
 pub(super) struct Claims(HashMap<TransportAddress, Claimants>);
 
-/// A frontend that two ask for is the exception: one alone takes no tree.
+/// Most frontends have one claim, which takes no tree.
 #[derive(Debug)]
 enum Claimants {
     One(Claim),
@@ -59,14 +59,13 @@ impl Claims {
         self.0.is_empty()
     }
 
-    /// Who has a frontend.
+    /// The claim that wins a frontend.
     pub(super) fn owner(&self, frontend: &TransportAddress) -> Option<&Claim> {
         self.0.get(frontend)?.first()
     }
 
-    /// One claim to a frontend takes the place of another of the same Service; `None`: there was none, or is none any
-    /// more. If the frontend changes hands, whoever asks for it is marked: who loses it, who gets it, and who is told
-    /// whose it is.
+    /// Replaces a Service's claim to a frontend; `None`: no claim. If the owner changes, all Services with a claim are
+    /// marked, as the findings of those without the frontend name its owner.
     pub(super) fn replace(
         &mut self,
         frontend: TransportAddress,
@@ -76,20 +75,20 @@ impl Claims {
     ) {
         let before = self.owner(&frontend).map(|claim| claim.service);
         if let Some(claim) = new {
-            self.stake(frontend, claim);
+            self.add(frontend, claim);
         }
         if let Some(claim) = old {
-            self.withdraw(&frontend, claim);
+            self.remove(&frontend, claim);
         }
         let claimants = self.0.get(&frontend);
         let after = claimants.and_then(Claimants::first).map(|claim| claim.service);
         if before != after {
-            let told = claimants.into_iter().flat_map(Claimants::iter);
-            dirty.extend(before.into_iter().chain(told.map(|claim| claim.service)));
+            let claims = claimants.into_iter().flat_map(Claimants::iter);
+            dirty.extend(before.into_iter().chain(claims.map(|claim| claim.service)));
         }
     }
 
-    fn stake(&mut self, frontend: TransportAddress, claim: Claim) {
+    fn add(&mut self, frontend: TransportAddress, claim: Claim) {
         match self.0.entry(frontend) {
             Entry::Vacant(vacant) => _ = vacant.insert(Claimants::One(claim)),
             Entry::Occupied(mut occupied) => match occupied.get_mut() {
@@ -102,7 +101,7 @@ impl Claims {
         }
     }
 
-    fn withdraw(&mut self, frontend: &TransportAddress, claim: &Claim) {
+    fn remove(&mut self, frontend: &TransportAddress, claim: &Claim) {
         let Some(claimants) = self.0.get_mut(frontend) else {
             return;
         };
@@ -125,7 +124,7 @@ impl Claims {
     }
 }
 
-/// In the order of frontends.
+/// The claims of a Service, sorted by frontend.
 pub(super) fn claims(id: ObjectId, service: &Service) -> Vec<(TransportAddress, Claim)> {
     let claim = |frontend: Frontend| {
         let claim = Claim {

@@ -5,13 +5,13 @@ use std::{collections::BTreeSet, fmt, net::IpAddr};
 use super::objects::Service;
 use crate::transport::{Family, Protocol, TransportAddress};
 
-/// Frontends that one Service can have. More could be written for few Services only, and a Service of the largest
-/// size that the API takes (1.5 MB) could ask for a thousand million: each of its addresses with each of its ports.
+/// Most frontends of one Service. A Service of the largest size that the API takes (1.5 MB) could ask for a thousand
+/// million: each of its addresses with each of its ports.
 pub const FRONTENDS: usize = 4096;
 
-/// Why an address is a frontend's. In the order of precedence: of one Service that has it for several reasons, the
-/// first counts; of several Services, the one with the first has it. Nobody takes a cluster IP from its owner
-/// (CVE-2020-8554).
+/// The field of a Service that asks for a frontend, in the order of precedence. Among several fields of one Service the
+/// first one counts. Among several Services the one with the first field is the owner, so that no Service takes a
+/// cluster IP from another (CVE-2020-8554).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Exposure {
     /// A cluster IP.
@@ -44,16 +44,15 @@ impl fmt::Display for Exposure {
 /// A frontend that a Service asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Frontend {
-    /// Where clients connect to.
+    /// The address that clients connect to.
     pub address: TransportAddress,
-    /// Why.
+    /// The field that asks for it.
     pub exposure: Exposure,
     /// Index into [`Service::ports`].
     pub port: usize,
 }
 
-/// What a Service asks for, and how many more than [`FRONTENDS`] it would be: by port, and for each in the order of
-/// [`Exposure`].
+/// The frontends that a Service asks for, by port and [`Exposure`], and how many are left out beyond [`FRONTENDS`].
 pub fn frontends(service: &Service) -> (Vec<Frontend>, usize) {
     let addresses = addresses(service);
     let families: BTreeSet<_> = service.cluster_ips.iter().map(|ip| Family::of(*ip)).collect();
@@ -91,8 +90,8 @@ pub fn frontends(service: &Service) -> (Vec<Frontend>, usize) {
     (all, left_out)
 }
 
-/// Where load balancers may ask for a Service's health by their own addresses, as those do that leave the destination of
-/// packets as it is. None if it has a port of that number.
+/// The addresses at which load balancers that leave the destination of packets unchanged send their health checks. None
+/// if the Service has a port of that number.
 pub fn health_checks(service: &Service) -> impl Iterator<Item = TransportAddress> {
     let taken = |number| {
         let mut ports = service.ports.iter();
@@ -112,7 +111,7 @@ pub fn health_checks(service: &Service) -> impl Iterator<Item = TransportAddress
     })
 }
 
-/// The addresses of a Service, each with the first reason that there is for it.
+/// The addresses of a Service, each with the first field that has it.
 fn addresses(service: &Service) -> Vec<(IpAddr, Exposure)> {
     let kinds = [
         (&service.cluster_ips, Exposure::ClusterIp),

@@ -1,4 +1,4 @@
-//! What the API says, as far as the datapath needs it. No Kubernetes types, no eBPF types.
+//! The API's objects, as far as the datapath needs them. No Kubernetes types, no eBPF types.
 //!
 //! ```text
 //! watches ─▶ relist ─▶ Event ─▶ Model::apply ─▶ Dirty: the Services to be planned again
@@ -7,41 +7,40 @@
 //! | file | what |
 //! |---|---|
 //! | `objects` | Services, EndpointSlices, Nodes, ServiceCIDRs, this machine; events about them |
-//! | `frontends` | what a Service asks for |
-//! | `claims` | who has a frontend of all who ask for it |
-//! | `slices`, `endpoints` | a Service's slices; which addresses in them are cluster IPs |
-//! | `machines` | Nodes and this machine; which addresses are theirs |
-//! | `tables` | how many slots Maglev's tables take at most, all Services' together |
-//! | `ways` | where the agent reaches its API servers; by which frontends |
-//! | `service_cidrs` | the ranges that cluster IPs are from |
-//! | `holders`, `pool` | addresses and who has them; texts in memory once |
+//! | `frontends` | the frontends that a Service asks for |
+//! | `claims` | the owner of each frontend, among the Services that ask for it |
+//! | `slices`, `endpoints` | a Service's slices; endpoints' addresses that are cluster IPs |
+//! | `machines` | Nodes and this machine; their addresses |
+//! | `tables` | how many slots Maglev's tables of all Services take at most |
+//! | `api_frontends` | frontends through which the agent reaches its API servers |
+//! | `service_cidrs` | the ranges of cluster IPs |
+//! | `address_users`, `pool` | addresses and the Services that use them; equal texts in memory once |
 //!
 //! # Guarantees
-//! - Objects are told apart by their (namespace, name), compared whole; EndpointSlices belong to the Service of their
+//! - Objects are identified by (namespace, name), compared whole; EndpointSlices belong to the Service of their
 //!   namespace that their label `kubernetes.io/service-name` names, whether or not it exists.
-//! - An event about a Service or a slice marks the Services it belongs to, also if nothing that matters has
-//!   changed: reconciliation is level triggered. So does one about this machine with the node itself, and one about a
-//!   Node whose addresses, or whose pods', are others than before.
-//! - Every other Service whose plan an event changes is marked: for a frontend that it gains or loses, or that
-//!   changes hands between others; for an address of its load balancer that becomes a machine's, or is none any more;
-//!   for other addresses of this machine, where it answers health checks of load balancers;
-//!   for an endpoint that becomes a cluster IP, or is none any more; for a frontend that becomes the agent's way to an
-//!   API server, or is none any more. Nothing else is marked. Two things the model does
-//!   not know: which Node is this one, whose zone hints are about, and whether there are tables, all of which may change
-//!   their size; [`plan::apply`](crate::plan::apply) does.
+//! - An event about a Service or a slice marks its Service, even if nothing that matters has changed: reconciliation is
+//!   level triggered. An event about this machine marks the node itself. So does one about a Node whose addresses, or
+//!   whose pods' ranges, have changed.
+//! - Every other Service whose plan an event changes is marked. Its plan changes when a frontend that it asks for gets
+//!   another owner, when a load balancer address of it becomes a machine's or ceases to be, when this machine gets other
+//!   addresses and answers health checks for it, when an endpoint of it becomes a cluster IP or ceases to be, and when a
+//!   frontend of it becomes one through which the agent reaches an API server, or ceases to be. Nothing else is marked.
+//!   [`plan::apply`](crate::plan::apply) marks what depends on this node's zone or on the size of Maglev's tables, which
+//!   the model does not know.
 //! - An event costs what it changes: its own object, and what it marks.
 
+mod address_users;
+mod api_frontends;
 mod claims;
 mod endpoints;
 mod frontends;
-mod holders;
 mod machines;
 mod objects;
 mod pool;
 mod service_cidrs;
 mod slices;
 mod tables;
-mod ways;
 
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
@@ -69,13 +68,13 @@ pub use self::{
     tables::Tables,
 };
 
-/// Services to be looked at again.
+/// Services to be planned again.
 pub type Dirty = BTreeSet<ObjectId>;
 
-/// What the API says, and what this machine is.
+/// The API's objects, and this machine.
 #[derive(Debug, Default)]
 pub struct Model {
-    /// Services that are there, or that a slice names.
+    /// Services that exist, or that a slice names.
     names: Interner,
     services: HashMap<ObjectId, Box<Service>>,
     slices: Slices,
@@ -84,16 +83,16 @@ pub struct Model {
     tables: Tables,
     machines: Machines,
     service_cidrs: ServiceCidrs,
-    /// Services that are asked for their health at addresses of load balancers: this machine answers.
+    /// Services for which this machine answers health checks at load balancer addresses.
     health_checked: BTreeSet<ObjectId>,
-    /// Where the agent reaches its API servers.
+    /// Addresses and ports at which the agent connects to its API servers.
     api_servers: BTreeSet<(IpAddr, u16)>,
     pool: Pool,
     synced: BTreeSet<Kind>,
 }
 
 impl Model {
-    /// Takes an event; the result names the Services whose plan may differ from before.
+    /// Applies an event. The result: the Services whose plan may have changed.
     pub fn apply(&mut self, event: Event) -> Dirty {
         let mut dirty = Dirty::new();
         match event {
@@ -106,7 +105,7 @@ impl Model {
                 self.machines.put_node(&name, Some(node), &mut dirty);
             }
             Event::NodeDeleted(name) => self.machines.put_node(&name, None, &mut dirty),
-            // No Service's plan depends on them.
+            // No plan depends on ServiceCIDRs.
             Event::ServiceCidrApplied(object) => self.service_cidrs.put(object.name.clone(), Some(object)),
             Event::ServiceCidrDeleted(name) => self.service_cidrs.put(name, None),
             Event::ServiceRanges(ranges) => self.service_cidrs.given = Some(ranges),
@@ -117,8 +116,8 @@ impl Model {
         dirty
     }
 
-    /// Whether every kind that plans are made of has been named in full at least once, and this machine has been
-    /// described: until then absence means nothing.
+    /// Whether every kind that plans are made of has been listed once, and this machine is known. Until then a missing
+    /// object may exist.
     pub fn synced(&self) -> bool {
         let mut unsynced = self.unsynced();
         self.host().is_some() && unsynced.all(|kind| kind == Kind::ServiceCidr)
@@ -137,7 +136,7 @@ impl Model {
         known.then(|| self.service_cidrs.ranges())
     }
 
-    /// Whether nothing is known of any Service, slice or Node, or of addresses of this machine.
+    /// Whether there is no Service, slice or Node, and no address of this machine.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
             && self.services.is_empty()
@@ -164,12 +163,12 @@ impl Model {
         self.slices.of(service)
     }
 
-    /// Services that have hints about zones.
+    /// Services whose endpoints have zone hints.
     pub fn zoned(&self) -> BTreeSet<ObjectId> {
         self.slices.zoned()
     }
 
-    /// Who has a frontend: a Service, or [`ObjectId::NODE`].
+    /// The owner of a frontend: a Service, or [`ObjectId::NODE`].
     pub fn owner(&self, frontend: &TransportAddress) -> Option<ObjectId> {
         self.claims.owner(frontend).map(|claim| claim.service)
     }
@@ -184,7 +183,7 @@ impl Model {
         &self.tables
     }
 
-    /// This machine, once it has been described.
+    /// This machine, once it is known.
     pub fn host(&self) -> Option<&Host> {
         self.machines.host()
     }
@@ -199,14 +198,14 @@ impl Model {
         self.machines.nodes()
     }
 
-    /// The addresses of the cluster's clients: all Nodes' and their pods', as far as Nodes say; in no order.
+    /// The addresses of clients in the cluster: those of all Nodes, and their pods' ranges; in no order.
     pub fn clients(&self) -> impl Iterator<Item = Range> {
         self.machines.clients()
     }
 
     /// Whether an address is a Node's, or this machine's.
     pub fn is_machine(&self, address: IpAddr) -> bool {
-        self.machines.have(address)
+        self.machines.has_address(address)
     }
 
     /// The number of a Service that exists, or that a slice names.
@@ -244,7 +243,7 @@ impl Model {
         self.names.release(id);
     }
 
-    /// What others may depend on.
+    /// Updates everything that other Services' plans may depend on.
     fn replace(
         &mut self,
         id: ObjectId,
@@ -270,7 +269,7 @@ impl Model {
         }
     }
 
-    /// Both by frontend, each once and in order.
+    /// Replaces claims. Both lists are sorted by frontend, each once.
     fn reclaim(
         &mut self,
         old: &[(TransportAddress, Claim)],
@@ -330,15 +329,15 @@ impl Model {
 
     fn put_host(&mut self, host: Host, dirty: &mut Dirty) {
         dirty.insert(ObjectId::NODE);
-        let ways = self.node_port_ways();
+        let api_node_ports = self.api_node_ports();
         let new: Vec<_> = host.probe.iter().map(probe_claim).collect();
-        let moved = self
+        let has_other_addresses = self
             .host()
             .is_none_or(|before| before.addresses != host.addresses);
-        dirty.extend(self.health_checked.iter().filter(|_| moved));
+        dirty.extend(self.health_checked.iter().filter(|_| has_other_addresses));
         let after = host.addresses.clone();
         let before = self.machines.put_host(host, dirty);
-        // Backends at them are this node's, and were not, or the other way round.
+        // Backends at these addresses become local, or cease to be.
         let none = BTreeSet::new();
         let old = before.as_ref().map_or(&none, |host| &host.addresses);
         let changed = old.symmetric_difference(&after);
@@ -346,7 +345,7 @@ impl Model {
         let old = before.iter().filter_map(|host| host.probe.as_ref());
         let old: Vec<_> = old.map(probe_claim).collect();
         self.reclaim(&old, &new, dirty);
-        self.mark_ways(&ways, &self.node_port_ways(), dirty);
+        self.mark_owners(&api_node_ports, &self.api_node_ports(), dirty);
     }
 }
 

@@ -1,4 +1,4 @@
-//! API objects, as far as the datapath needs them, and what is said of them.
+//! API objects, as far as the datapath needs them, and events about them.
 
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
@@ -7,7 +7,7 @@ use crate::{
     transport::{Protocol, Range, TransportAddress},
 };
 
-/// What kind of object a list is of.
+/// The kind of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Services.
@@ -16,12 +16,12 @@ pub enum Kind {
     EndpointSlice,
     /// Nodes.
     Node,
-    /// ServiceCIDRs. An API server may have none (before 1.33), and nobody waits for them.
+    /// ServiceCIDRs. An API server may not know them (before 1.33): Services are served without them.
     ServiceCidr,
 }
 
 impl Kind {
-    /// Every one.
+    /// All kinds.
     pub const ALL: [Self; 4] = [Self::Service, Self::EndpointSlice, Self::Node, Self::ServiceCidr];
 
     /// Whether its objects are in namespaces.
@@ -30,45 +30,45 @@ impl Kind {
     }
 }
 
-/// Something that the API said, or this machine.
+/// A change of the API's objects, of this machine, or of what is known of either.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A Service exists, like this.
+    /// A Service was created or changed.
     ServiceApplied(Service),
-    /// A Service doesn't exist.
+    /// A Service was deleted.
     ServiceDeleted(ObjectName),
-    /// An EndpointSlice exists, like this.
+    /// An EndpointSlice was created or changed.
     SliceApplied(Slice),
-    /// An EndpointSlice doesn't exist.
+    /// An EndpointSlice was deleted.
     SliceDeleted(ObjectName),
-    /// A Node exists, like this.
+    /// A Node was created or changed.
     NodeApplied(Node),
-    /// A Node, by its name, doesn't exist.
+    /// A Node was deleted; its name.
     NodeDeleted(String),
-    /// A ServiceCIDR exists, like this.
+    /// A ServiceCIDR was created or changed.
     ServiceCidrApplied(ServiceCidr),
-    /// A ServiceCIDR, by its name, doesn't exist.
+    /// A ServiceCIDR was deleted; its name.
     ServiceCidrDeleted(String),
-    /// Cluster IPs are from these ranges, whatever ServiceCIDRs say.
+    /// The ranges of cluster IPs from the command line, which replace those of ServiceCIDRs.
     ServiceRanges(BTreeSet<Range>),
-    /// This machine is like this.
+    /// This machine has changed.
     Host(Host),
-    /// The agent reaches its API servers at these addresses and ports, by TCP: names of servers have been resolved.
+    /// Addresses and ports at which the agent connects to its API servers by TCP; names are resolved.
     ApiServers(BTreeSet<(IpAddr, u16)>),
-    /// Everything of this kind has been named at least once.
+    /// The first list of this kind is complete.
     Synced(Kind),
 }
 
 /// A Service.
 ///
-/// Its addresses are such as can be a frontend's; [`decode`](crate::decode) leaves others out and says so.
+/// All its addresses can be frontends; [`decode`](crate::decode) leaves others out, with a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
     /// Namespace and name.
     pub name: ObjectName,
     /// `metadata.creationTimestamp`, seconds since the Unix epoch.
     pub created: Option<i64>,
-    /// Cluster IPs: their families are the Service's. None for Services that are not balanced here: headless ones,
+    /// Cluster IPs; their families are the Service's. Empty for Services that are not balanced here: headless ones,
     /// ExternalName, those of another proxy.
     pub cluster_ips: Vec<IpAddr>,
     /// External IPs.
@@ -84,9 +84,9 @@ pub struct Service {
     pub internal_policy: Policy,
     /// Time limit of the session affinity `ClientIP`, in seconds; 0: none.
     pub affinity_seconds: u32,
-    /// `loadBalancerSourceRanges`; `None`: of another type than LoadBalancer, or there are none.
+    /// `loadBalancerSourceRanges`; `None`: none, or not of type LoadBalancer.
     pub source_ranges: Option<SourceRanges>,
-    /// `healthCheckNodePort`; `None`: of another type than LoadBalancer, another policy than Local, or there is none.
+    /// `healthCheckNodePort`; `None`: none, not of type LoadBalancer, or not of policy Local.
     pub health_check_port: Option<u16>,
 }
 
@@ -118,28 +118,28 @@ pub struct ServicePort {
     pub port: u16,
     /// Its protocol.
     pub protocol: Protocol,
-    /// The port at every node; types NodePort and LoadBalancer alone have it.
+    /// The node port; only types NodePort and LoadBalancer have one.
     pub node_port: Option<u16>,
-    /// The number that endpoints have for it; `None`: they have a name for it, and their own numbers.
+    /// The target port's number; `None`: it is a name, and each endpoint has its own number.
     pub target_port: Option<u16>,
 }
 
-/// Who of a Service's backends gets the traffic of a node.
+/// A traffic policy: the backends that serve a node's traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Policy {
-    /// All of them.
+    /// All backends.
     #[default]
     Cluster,
     /// Those on that node.
     Local,
 }
 
-/// Who may use a Service's load balancer addresses.
+/// The clients that may use a Service's load balancer addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceRanges {
     /// The ranges that could be read.
     pub ranges: BTreeSet<Range>,
-    /// Whether there is one that could not: it admits nobody, of either family.
+    /// Whether a range could not be read: it admits no client, of either family.
     pub unreadable: bool,
 }
 
@@ -184,20 +184,20 @@ pub struct Endpoint {
     pub address: IpAddr,
     /// Whether it takes traffic.
     pub ready: bool,
-    /// Whether it can be served, ready or not.
+    /// Whether it can serve, ready or not.
     pub serving: bool,
-    /// Whether it is on its way out.
+    /// Whether it is terminating.
     pub terminating: bool,
-    /// The node it runs on, if it says.
+    /// The node that it runs on, if known.
     pub node: Option<Arc<str>>,
-    /// Nodes whose traffic it shall get before others (`hints.forNodes`, KEP-4444).
+    /// Nodes whose traffic should prefer it (`hints.forNodes`, KEP-4444).
     pub for_nodes: NameSet,
-    /// Zones whose traffic it shall get before others (`hints.forZones`, KEP-2433).
+    /// Zones whose traffic should prefer it (`hints.forZones`, KEP-2433).
     pub for_zones: NameSet,
 }
 
 impl Endpoint {
-    /// One that takes traffic, and says nothing else.
+    /// A ready endpoint without node and hints.
     pub fn new(address: IpAddr) -> Self {
         Self {
             address,
@@ -220,15 +220,15 @@ pub struct Node {
     pub zone: Option<String>,
     /// The IP addresses of `status.addresses`.
     pub addresses: Vec<IpAddr>,
-    /// Those of them that other nodes reach it at (`InternalIP`), in their order.
+    /// Those of type `InternalIP`, in order.
     pub internal: Vec<IpAddr>,
-    /// Where its pods' addresses are from (`spec.podCIDRs`); none where something else than Nodes says so.
+    /// The ranges of its pods' addresses (`spec.podCIDRs`); empty where the CNI has its own.
     pub pods: Vec<Range>,
 }
 
 impl Node {
-    /// The addresses of clients that it has: its own and its pods'. IPv4 addresses that are written as IPv6 ones are
-    /// left out: in the maps they would be others.
+    /// The addresses of clients on it: its own and its pods'. IPv4-mapped IPv6 addresses are left out: in the maps they
+    /// would be IPv4 ones.
     pub fn clients(&self) -> impl Iterator<Item = Range> {
         let own = self.addresses.iter();
         let own = own.filter(|address| !matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some()));
@@ -242,11 +242,11 @@ impl Node {
 pub struct ServiceCidr {
     /// Its name.
     pub name: String,
-    /// Where cluster IPs are from (`spec.cidrs`).
+    /// Ranges of cluster IPs (`spec.cidrs`).
     pub ranges: Vec<Range>,
 }
 
-/// What this machine is, which no API says.
+/// This machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
     /// Addresses of its devices, loopback excepted.
@@ -255,11 +255,11 @@ pub struct Host {
     pub probe: Option<Probe>,
 }
 
-/// A frontend that leads to the agent itself, by which it sees whether the programs work.
+/// The frontend that the agent connects to in order to check the programs, with itself as the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// What the agent connects to.
+    /// The address that the agent connects to.
     pub frontend: TransportAddress,
-    /// Where it listens.
+    /// The address at which the agent listens.
     pub backend: TransportAddress,
 }

@@ -6,7 +6,7 @@ use crate::hash::HashSet;
 
 use super::objects::{Endpoint, Service, Slice};
 
-/// Fewer texts than this are not looked through.
+/// A pool of fewer texts is not pruned.
 const LEAST: usize = 64;
 
 /// Texts. Holds at most twice as many as are in use, or [`LEAST`].
@@ -34,7 +34,7 @@ impl Pool {
             .for_each(|port| self.share(&mut port.name));
     }
 
-    /// Lets a slice share its texts, and takes the room that it doesn't need.
+    /// Lets a slice share its texts, and frees memory that it does not need.
     pub(super) fn share_slice(&mut self, slice: &mut Slice) {
         slice.ports.iter_mut().for_each(|port| self.share(&mut port.name));
         for Endpoint {
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_nobody_has_any_more_are_forgotten() {
+    fn unused_texts_are_pruned() {
         let mut pool = Pool::default();
         let mut kept = Arc::from("kept");
         pool.share(&mut kept);

@@ -1,4 +1,4 @@
-//! The ranges that cluster IPs are from: what no Service has there is refused by the datapath.
+//! The ranges of cluster IPs: the datapath refuses addresses there that no Service has.
 
 use std::{
     cmp::Reverse,
@@ -10,25 +10,25 @@ use lb_abi::SERVICE_RANGES;
 use super::objects::ServiceCidr;
 use crate::transport::{Family, Range};
 
-/// What is known of Service ranges.
+/// ServiceCIDRs, and ranges of the command line.
 #[derive(Debug, Default)]
 pub(super) struct ServiceCidrs {
-    /// By the command line; then the objects don't count.
+    /// From the command line, instead of the objects.
     pub(super) given: Option<BTreeSet<Range>>,
     objects: BTreeMap<String, Vec<Range>>,
 }
 
-/// The Service ranges that the datapath has, and those for which it has no room.
+/// The Service ranges that fit into the datapath, and the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceRanges {
-    /// At most [`SERVICE_RANGES`]: the largest, of equals the lowest, on every node the same.
+    /// At most [`SERVICE_RANGES`]: the largest ones, and among equals the lowest, so that all nodes agree.
     pub ranges: Vec<Range>,
     /// The others, by the name of their ServiceCIDR.
     pub left_out: BTreeMap<String, Vec<Range>>,
 }
 
 impl ServiceCidrs {
-    /// A ServiceCIDR is like this, or is not there.
+    /// Puts or deletes a ServiceCIDR.
     pub(super) fn put(&mut self, name: String, object: Option<ServiceCidr>) {
         match object {
             Some(object) => _ = self.objects.insert(name, object.ranges),
@@ -36,7 +36,7 @@ impl ServiceCidrs {
         }
     }
 
-    /// What the datapath should have.
+    /// The ranges for the datapath.
     pub(super) fn ranges(&self) -> ServiceRanges {
         let objects = self.objects.iter().filter(|_| self.given.is_none());
         let of_objects = objects.clone().flat_map(|(_, ranges)| ranges);
@@ -59,7 +59,7 @@ impl ServiceCidrs {
     }
 }
 
-/// Bits that tell its addresses apart.
+/// How many bits a range leaves to its addresses.
 const fn host_bits(range: Range) -> u8 {
     match range.family() {
         Family::V4 => 32 - range.length(),

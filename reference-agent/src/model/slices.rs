@@ -14,7 +14,7 @@ pub(super) struct Slices {
     /// Each Service's, sorted by name.
     of: HashMap<ObjectId, Vec<Slice>>,
     owners: HashMap<ObjectName, ObjectId>,
-    /// How many slices of a Service have an endpoint with hints about zones.
+    /// How many slices of a Service have an endpoint with zone hints.
     zoned: HashMap<ObjectId, u32>,
 }
 
@@ -24,7 +24,7 @@ impl Slices {
         self.of.is_empty() && self.owners.is_empty() && self.zoned.is_empty()
     }
 
-    /// Those of a Service, sorted by name.
+    /// The slices of a Service, sorted by name.
     pub(super) fn of(&self, service: ObjectId) -> &[Slice] {
         self.of.get(&service).map_or(&[], Vec::as_slice)
     }
@@ -39,8 +39,7 @@ impl Slices {
         self.zoned.keys().copied().collect()
     }
 
-    /// A slice belongs to a Service, and is like this. The result is what it was before, as one of that Service; it
-    /// must not be another's.
+    /// Puts a slice of a Service. The result: the slice before. It must not belong to another Service.
     pub(super) fn put(&mut self, owner: ObjectId, slice: Slice) -> Option<Slice> {
         let is_zoned = zoned(&slice);
         let slices = self.of.entry(owner).or_insert_with(|| Vec::with_capacity(1));
@@ -59,7 +58,7 @@ impl Slices {
         before
     }
 
-    /// A slice is not there.
+    /// Deletes a slice.
     pub(super) fn remove(&mut self, name: &ObjectName) -> Option<(ObjectId, Slice)> {
         let owner = self.owners.remove(name)?;
         let slices = self.of.get_mut(&owner)?;

@@ -1,5 +1,5 @@
-//! How many slots Maglev's tables take at most, all Services' together: the same on every node, as it follows from
-//! Services and EndpointSlices alone: neither readiness nor the place of an endpoint counts.
+//! How many slots Maglev's tables of all Services take at most. It follows from the numbers of ports and endpoints
+//! alone, so that all nodes agree.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use crate::{
     transport::Family,
 };
 
-/// What tables of all Services take.
+/// The size of the tables of all Services.
 #[derive(Debug, Default)]
 pub struct Tables {
     of: HashMap<ObjectId, Share>,
@@ -21,12 +21,12 @@ pub struct Tables {
     slots: [usize; SCALES.len()],
 }
 
-/// What there is of one Service, by family.
+/// One Service's share, by family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Share {
     tables: [usize; 2],
     endpoints: [usize; 2],
-    /// Whether each backend takes one more entry for each table, for session affinity.
+    /// Whether each backend takes one more entry in each table, for session affinity.
     members: bool,
 }
 
@@ -35,7 +35,7 @@ impl Share {
         self.tables.iter().sum()
     }
 
-    /// Whatever a node makes of the endpoints: it has no more backends.
+    /// An upper limit: no node has more backends than there are endpoints.
     fn slots(&self, scale: Scale) -> usize {
         let of_family = |(&tables, &endpoints): (&usize, &usize)| {
             let members = if self.members { endpoints } else { 0 };
@@ -46,22 +46,23 @@ impl Share {
 }
 
 impl Tables {
-    /// Whether no Service has any, and none has an endpoint.
+    /// Whether there are no tables and no endpoints.
     pub(super) fn is_empty(&self) -> bool {
         self.of.is_empty() && self.count == 0 && self.slots.iter().all(|slots| *slots == 0)
     }
 
-    /// How many there are at most: one for each service port and family, and one more where a traffic policy is `Local`.
+    /// How many tables there are at most: one for each service port and family, and one more where a traffic policy is
+    /// `Local`.
     pub const fn count(&self) -> usize {
         self.count
     }
 
-    /// How many slots they take at most with the largest scale.
+    /// How many slots the tables take at most, with the largest scale.
     pub const fn wanted(&self) -> usize {
         self.slots[0]
     }
 
-    /// The largest scale with which all of them fit into half of so many slots; the last, if none is.
+    /// The largest scale with which all tables fit into half of these slots, or the smallest one.
     pub fn scale(&self, slots: u32) -> Scale {
         let half = usize::try_from(slots / 2).unwrap_or(usize::MAX);
         let mut scales = SCALES.into_iter().zip(self.slots);
@@ -71,7 +72,7 @@ impl Tables {
             .map_or(last, |(scale, _)| scale)
     }
 
-    /// A Service is like this, or gone.
+    /// Puts or deletes a Service.
     pub(super) fn service(&mut self, id: ObjectId, service: Option<&Service>) {
         let tables = |family| service.map_or(0, |service| tables(service, family));
         let members = service.is_some_and(|service| service.affinity_seconds != 0);
@@ -81,7 +82,7 @@ impl Tables {
         });
     }
 
-    /// Some of a Service's endpoints are others.
+    /// Replaces some of a Service's endpoints.
     pub(super) fn endpoints(&mut self, id: ObjectId, old: &[IpAddr], new: &[IpAddr]) {
         let count = |addresses: &[IpAddr], family| {
             let addresses = addresses.iter();

@@ -1,4 +1,4 @@
-//! Who serves a service port: its entries in all slices, brought together, and the sets made of them.
+//! The backends of a service port: its endpoints in all slices, merged, and the sets made of them.
 
 use std::{
     collections::BTreeSet,
@@ -12,7 +12,7 @@ use crate::{
     transport::{Backend, Family, Protocol, TransportAddress},
 };
 
-/// Most backends of a set: a fourth of BACKENDS, and a sixteenth of SLOTS, so that no Service takes all there is.
+/// Most backends of a set: a fourth of BACKENDS, and a sixteenth of SLOTS, so that no Service fills a map.
 pub const BACKENDS: usize = 16_384;
 
 /// The sets of one service port in one family, and what was left out of them.
@@ -25,11 +25,11 @@ pub(super) struct Sets {
     pub(super) ready_here: BTreeSet<IpAddr>,
     /// Cluster IPs.
     pub(super) refused: BTreeSet<IpAddr>,
-    /// How many serve, if not all of them fit into the sets.
+    /// How many endpoints serve, if not all of them fit into the sets.
     pub(super) clipped: Option<usize>,
 }
 
-/// Whose backends.
+/// The service port whose backends are wanted.
 #[derive(Clone, Copy)]
 pub(super) struct Port<'a> {
     pub(super) service: ObjectId,
@@ -77,12 +77,12 @@ pub(super) fn sets(model: &Model, perspective: &Perspective, port: Port<'_>) -> 
 
 /// Takes traffic.
 const READY: u8 = 1;
-/// On its way out, and serving until then.
+/// Terminating, and still serving.
 const TERMINATING: u8 = 1 << 1;
 /// On this node.
 const HERE: u8 = 1 << 2;
-/// At an address of this machine, which takes nothing from its own addresses: no node need be named for it, and
-/// `default/kubernetes` names none.
+/// At an address of this machine. Such an endpoint is local without naming its node, as those of `default/kubernetes`
+/// are.
 const OWN: u8 = 1 << 7;
 /// Hints for nodes, and for this one.
 const FOR_NODES: u8 = 1 << 3;
@@ -91,7 +91,7 @@ const FOR_THIS_NODE: u8 = 1 << 4;
 const FOR_ZONES: u8 = 1 << 5;
 const FOR_THIS_ZONE: u8 = 1 << 6;
 
-/// What is known of an address and port. Small, because there may be a hundred thousand.
+/// An address and port with their flags. Small, because there may be a hundred thousand.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     /// As a number; its family is known.
@@ -111,7 +111,6 @@ impl Entry {
 
     fn backend(&self, family: Family, protocol: Protocol) -> Backend {
         let address = match family {
-            // Came from 32 bits.
             Family::V4 => IpAddr::V4(Ipv4Addr::from_bits(
                 u32::try_from(self.address).unwrap_or_default(),
             )),
@@ -194,10 +193,10 @@ fn flags(endpoint: &Endpoint, node: &str, zone: Option<&str>) -> u8 {
     flags
 }
 
-/// One entry for each address and port, in order. Flags of hints are those of ready entries already; an entry that is
-/// ready for one slice and on its way out for another is ready.
+/// One entry for each address and port, in order. Only ready entries have flags of hints; one that is ready in one slice
+/// and terminating in another is ready.
 fn merged(mut entries: Vec<Entry>) -> Vec<Entry> {
-    // Stable, because slices are often sorted already: what is in order is merged, not sorted.
+    // The stable sort merges runs that are in order, as slices often are.
     entries.sort_by_key(|entry| (entry.address, entry.port));
     entries.dedup_by(|next, first| {
         let same = (next.address, next.port) == (first.address, first.port);
@@ -209,8 +208,8 @@ fn merged(mut entries: Vec<Entry>) -> Vec<Entry> {
     entries
 }
 
-/// The flags that a ready entry must have to be one of the cluster set: hints count only if every ready one has them,
-/// and one is for here (KEP-2433, "safeguards"); those for nodes before those for zones.
+/// The flag that a ready entry must have to be in the cluster set. Hints count only if every ready entry has one, and one
+/// of them is for this node or zone (KEP-2433, "safeguards"). Hints for nodes come before those for zones.
 fn topology<'a>(ready: impl Iterator<Item = &'a Entry>) -> u8 {
     let (mut all, mut any) = (u8::MAX, 0);
     for entry in ready {

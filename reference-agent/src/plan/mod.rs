@@ -1,13 +1,13 @@
-//! Model → what the maps should say. Pure, without ids, sorted.
+//! Model → the contents of the maps. Pure, without ids, sorted.
 //!
-//! `plan` is the union of `plan_service` over all Services and the node itself: what the incremental path writes for
-//! one Service after an event is what a fresh agent would write for it. The rules are those of `SERVICES.md`.
+//! `plan` is the union of `plan_service` over all Services and the node itself: after an event, the incremental path
+//! writes for a Service what a new agent would write. The rules are those of `SERVICES.md`.
 //!
 //! | file | what |
 //! |---|---|
 //! | `service` | frontends, addresses, health check and findings of a Service; the node's own |
 //! | `backends` | cluster, local and serving set of a service port; hints |
-//! | `serving` | what clients of every frontend meet, to be compared with maps |
+//! | `serving` | how each frontend is served, to be compared with maps |
 
 mod backends;
 mod service;
@@ -35,7 +35,7 @@ pub use self::{
     serving::{Serving, addresses, clients, resolve},
 };
 
-/// For whom plans are made: the part of the input that events don't say.
+/// The part of a plan's input that is not in events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Perspective {
     /// This node's name. Endpoints that name it are local.
@@ -57,7 +57,7 @@ impl Default for Perspective {
 }
 
 impl Perspective {
-    /// How large Maglev's tables are; `None`: there are none.
+    /// The size of Maglev's tables; `None`: there are none.
     pub fn scale(&self, model: &Model) -> Option<Scale> {
         match self.selection {
             Selection::Random => None,
@@ -76,12 +76,11 @@ pub enum Selection {
     Maglev,
 }
 
-/// A port of a Service, in one family. As endpoints are found by its name, it is the same one while that and its protocol
-/// are, whatever number it is given: its flows and sockets go on where a node port leads to it before and after. kube-proxy
-/// tells ports apart so, too (`ServicePortName`).
+/// A port of a Service, in one family. Its identity is its name and protocol, not its number, as in kube-proxy
+/// (`ServicePortName`): endpoints are found by name, and flows through a node port outlive a change of the number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortId {
-    /// What it is called.
+    /// Its name.
     pub name: PortName,
     /// The protocol.
     pub protocol: Protocol,
@@ -99,7 +98,7 @@ impl fmt::Display for PortId {
         match name {
             PortName::Of(name) if name.is_empty() => write!(f, "{protocol} ({family})"),
             PortName::Of(name) => write!(f, "{protocol} {name} ({family})"),
-            PortName::Answered(number) => write!(f, "{protocol} {number} ({family})"),
+            PortName::ThisMachine(number) => write!(f, "{protocol} {number} ({family})"),
         }
     }
 }
@@ -107,10 +106,10 @@ impl fmt::Display for PortId {
 /// The name of a port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PortName {
-    /// Its Service's; empty for the only one of a Service.
+    /// In its Service; empty for the only port of a Service.
     Of(Arc<str>),
-    /// None: it is answered by this machine, at this number.
-    Answered(u16),
+    /// A port without a name, which this machine serves at this number.
+    ThisMachine(u16),
 }
 
 /// One of the two sets of backends of a service port.
@@ -122,27 +121,27 @@ pub enum Set {
     Local,
 }
 
-/// What a service port should be: its frontends, and who serves them.
+/// The plan of a service port: its frontends and backends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortPlan {
-    /// Who serves by policy `Cluster`, each address once. Empty: connections are refused. To be written only if a
-    /// frontend has this set.
+    /// The backends of policy `Cluster`, each address once. Empty: connections are refused. Written only if a frontend
+    /// uses this set.
     pub cluster: BTreeSet<Backend>,
-    /// Who serves by policy `Local`. To be written only if a frontend has this set.
+    /// The backends of policy `Local`. Written only if a frontend uses this set.
     pub local: BTreeSet<Backend>,
-    /// To whom established flows keep; with all of `cluster` and `local`.
+    /// The backends that established flows keep; with all of `cluster` and `local`.
     pub serving: BTreeSet<Backend>,
-    /// Where clients connect to; at least one.
+    /// Its frontends; at least one.
     pub frontends: BTreeMap<TransportAddress, FrontendPlan>,
-    /// How one of a set's backends is chosen.
+    /// How a backend of a set is chosen.
     pub selection: Selection,
-    /// How large its tables are, if it has any.
+    /// The size of its tables, if it has any.
     pub scale: Scale,
-    /// How long a client is sent to the backend that it had; 0: not at all.
+    /// Time limit of session affinity; 0: none.
     pub affinity_seconds: u32,
-    /// Who may use the frontends that are `ranged`; `None` if none is.
+    /// The clients that may use the frontends that are `ranged`; `None` if none is.
     pub sources: Option<BTreeSet<Range>>,
-    /// Whether the agent's own sockets keep the last backends that it had: it is the agent's way to its API server.
+    /// Whether the agent's own sockets keep its last backends: the agent reaches its API server through it.
     pub keep: bool,
 }
 
@@ -155,13 +154,13 @@ impl PortPlan {
         }
     }
 
-    /// Whether a frontend has one of its sets.
+    /// Whether a frontend uses a set.
     pub fn uses(&self, set: Set) -> bool {
         let mut frontends = self.frontends.values();
         frontends.any(|one| one.internal == set || one.external == set)
     }
 
-    /// What FRONTENDS should say of one of its frontends, beside who serves it.
+    /// The flags of a frontend in FRONTENDS.
     pub const fn flags(&self, frontend: &FrontendPlan) -> u32 {
         let maglev = match self.selection {
             Selection::Random => 0,
@@ -185,62 +184,62 @@ impl PortPlan {
         maglev | ranged | silent | target
     }
 
-    /// What the slots of one of its sets should hold, in order.
+    /// The slots of a set, in order.
     pub fn slots(&self, set: Set) -> Vec<Backend> {
         serving::slots(self.set(set), self.selection, self.scale)
     }
 }
 
-/// What clients of a frontend meet.
+/// The plan of a frontend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrontendPlan {
-    /// Whom clients on this node get.
+    /// The set for clients on this node.
     pub internal: Set,
-    /// Whom clients from outside get.
+    /// The set for clients from outside.
     pub external: Set,
     /// Whether packets from outside are dropped, not rejected, while there is no backend for them.
     pub silent: bool,
-    /// Whether [`PortPlan::sources`] says who is served.
+    /// Whether only clients in [`PortPlan::sources`] are served.
     pub ranged: bool,
-    /// Whether it is a node port whose number is the target port's, too: a pod with the node's network may be bound to it.
+    /// Whether it is a node port with the number of its target port, to which a pod in the host network may bind.
     pub target_port: bool,
-    /// Whether it is the Service's own, which no other one is given while it has it: at its cluster IP.
+    /// Whether it is at the Service's cluster IP, which no other Service can claim.
     pub own: bool,
 }
 
 /// The health check node port of a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HealthCheck {
-    /// Where it is served, at this host's addresses, by TCP.
+    /// Its TCP port, at all addresses of this host.
     pub port: u16,
     /// How many ready endpoints of the Service are on this node, counted by address.
     pub local_endpoints: usize,
 }
 
-/// What a Service should be, and what of it can't.
+/// The plan of a Service, and findings about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServicePlan {
     /// Its ports; one without frontends has no entry.
     pub ports: BTreeMap<PortId, PortPlan>,
-    /// The addresses of its frontends, node ports excepted, with what ADDRESSES should say of each; 0: nothing but
-    /// its frontends is the agent's there. Several Services may share one, which then has the flags of all.
+    /// The addresses of its frontends, node ports excepted, with their flags in ADDRESSES; 0: only its frontends are the
+    /// agent's there. An address of several Services has the flags of all.
     pub addresses: BTreeMap<IpAddr, u32>,
-    /// The addresses of the cluster's clients; of the node itself alone.
+    /// The addresses of the cluster's clients; only in the plan of the node itself.
     pub clients: BTreeSet<Range>,
     /// Its health check node port.
     pub health_check: Option<HealthCheck>,
-    /// What of the Service can't be had, sorted.
+    /// Findings, sorted.
     pub findings: Vec<Finding>,
 }
 
 impl ServicePlan {
-    /// Whether there is nothing to be done for it.
+    /// Whether it has no effect.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// What everything should be.
+/// The plan of everything.
 pub type Plan = BTreeMap<ObjectId, ServicePlan>;
 
 /// The plan of everything, from scratch.
@@ -262,7 +261,7 @@ pub fn plan_service(model: &Model, perspective: &Perspective, id: ObjectId) -> S
     }
 }
 
-/// Lets the model take an event; the result names everything whose plan, from this perspective, may differ from before.
+/// Applies an event to the model. The result: everything whose plan, from this perspective, may have changed.
 pub fn apply(model: &mut Model, perspective: &Perspective, event: Event) -> Dirty {
     let here = match &event {
         Event::NodeApplied(node) => node.name == perspective.node,

@@ -20,7 +20,7 @@ use crate::{
 /// Addresses that a finding names.
 const NAMED: usize = 3;
 
-/// What the API's objects make of a Service.
+/// The plan of a Service.
 pub(super) fn service(
     model: &Model,
     perspective: &Perspective,
@@ -57,9 +57,9 @@ pub(super) fn service(
             }
             refused.extend(&sets.refused);
             ready_here.extend(&sets.ready_here);
-            begin(model, perspective, service, sets)
+            port_plan(model, perspective, service, sets)
         });
-        add(
+        add_frontend(
             entry,
             model,
             service,
@@ -70,7 +70,7 @@ pub(super) fn service(
             *plan.addresses.entry(address.address).or_default() |= flags;
         }
     }
-    // A machine that has the address answers there itself, for itself.
+    // At a machine's address that machine answers.
     for address in health_checks(service).filter(|asked| !model.is_machine(asked.address)) {
         let frontend = Frontend {
             address,
@@ -109,7 +109,7 @@ pub(super) fn service(
     plan
 }
 
-/// What this machine is, the agent's own probe, and who is of the cluster.
+/// The plan of the node itself: its addresses, the agent's own probe, and the cluster's clients.
 pub(super) fn node(model: &Model, perspective: &Perspective) -> ServicePlan {
     let mut plan = ServicePlan {
         clients: model.clients().collect(),
@@ -119,8 +119,9 @@ pub(super) fn node(model: &Model, perspective: &Perspective) -> ServicePlan {
         return plan;
     };
     let loopback = [Family::V4, Family::V6].map(Family::loopback);
-    let there = !host.addresses.is_empty();
-    for &address in host.addresses.iter().chain(loopback.iter().filter(|_| there)) {
+    let has_addresses = !host.addresses.is_empty();
+    let loopback = loopback.iter().filter(|_| has_addresses);
+    for &address in host.addresses.iter().chain(loopback) {
         plan.addresses.insert(address, NODE);
     }
     let Some(Probe { frontend, backend }) = host.probe else {
@@ -142,7 +143,7 @@ pub(super) fn node(model: &Model, perspective: &Perspective) -> ServicePlan {
     plan
 }
 
-/// Where this machine itself answers what comes to a port of somebody else's address.
+/// The address at which this machine answers health checks that come to a load balancer's address.
 fn this_machine(model: &Model, asked: TransportAddress) -> Option<TransportAddress> {
     let family = Family::of(asked.address);
     let mut addresses = model.host()?.addresses.iter();
@@ -150,7 +151,7 @@ fn this_machine(model: &Model, asked: TransportAddress) -> Option<TransportAddre
     Some(TransportAddress { address, ..asked })
 }
 
-/// A frontend that leads to this machine, for everybody. `own`: as [`FrontendPlan::own`].
+/// Adds a frontend that this machine serves, for all clients. `own`: as [`FrontendPlan::own`].
 fn answer_here(
     plan: &mut ServicePlan,
     model: &Model,
@@ -160,7 +161,7 @@ fn answer_here(
     own: bool,
 ) {
     let key = PortId {
-        name: PortName::Answered(frontend.port),
+        name: PortName::ThisMachine(frontend.port),
         protocol: frontend.protocol,
         family: Family::of(frontend.address),
     };
@@ -189,8 +190,8 @@ fn answer_here(
     port.frontends.insert(frontend, both);
 }
 
-/// A service port without frontends yet.
-fn begin(model: &Model, perspective: &Perspective, service: &Service, sets: Sets) -> PortPlan {
+/// A service port without frontends.
+fn port_plan(model: &Model, perspective: &Perspective, service: &Service, sets: Sets) -> PortPlan {
     PortPlan {
         cluster: sets.cluster,
         local: sets.local,
@@ -202,8 +203,8 @@ fn begin(model: &Model, perspective: &Perspective, service: &Service, sets: Sets
     }
 }
 
-/// Whether a node port has the number of the target port: by the Service, or, where that has a name for it, by a slice. (The
-/// Service's word comes first: a pod that is about to bind it may be in no slice yet.)
+/// Whether a node port has the number of its target port, in the Service or in a slice. The Service counts first: a pod
+/// that is about to bind the port may be in no slice yet.
 fn is_target(model: &Model, service: ObjectId, port: &ServicePort, frontend: Frontend) -> bool {
     let number = frontend.address.port;
     let in_slices = || {
@@ -215,13 +216,19 @@ fn is_target(model: &Model, service: ObjectId, port: &ServicePort, frontend: Fro
     frontend.exposure == Exposure::NodePort && (port.target_port == Some(number) || in_slices())
 }
 
-fn add(port: &mut PortPlan, model: &Model, service: &Service, frontend: Frontend, target_port: bool) {
+fn add_frontend(
+    port: &mut PortPlan,
+    model: &Model,
+    service: &Service,
+    frontend: Frontend,
+    target_port: bool,
+) {
     let set = |policy| match policy {
         Policy::Cluster => Set::Cluster,
         Policy::Local => Set::Local,
     };
     let (internal, external) = match frontend.exposure {
-        // Policies for one kind of frontend say nothing of the other (KEP-2086).
+        // Each policy is for one kind of frontend only (KEP-2086).
         Exposure::ClusterIp => {
             let inside = set(service.internal_policy);
             (inside, inside)
@@ -236,18 +243,18 @@ fn add(port: &mut PortPlan, model: &Model, service: &Service, frontend: Frontend
     let plan = FrontendPlan {
         internal,
         external,
-        // If nobody serves anywhere, there is no other node to be tried.
+        // Without any backend, there is no other node that a load balancer could try.
         silent: outside && external == Set::Local && !port.cluster.is_empty(),
         ranged: frontend.exposure == Exposure::LoadBalancer && port.sources.is_some(),
         target_port,
         own: !outside,
     };
-    port.keep |= model.is_way(&frontend.address);
+    port.keep |= model.is_api_frontend(&frontend.address);
     port.frontends.insert(frontend.address, plan);
 }
 
-/// Who may use the load balancer addresses of a family; `None`: everybody. Ranges of the other family do not restrict;
-/// one that could not be read does, since nobody knows whom.
+/// The clients that may use the load balancer addresses of a family; `None`: all. Ranges of the other family do not
+/// restrict; an unreadable range does, as its family is not known.
 fn sources(service: &Service, family: Family) -> Option<BTreeSet<Range>> {
     let ranges = service.source_ranges.as_ref()?;
     let of_family = ranges.ranges.iter().filter(|range| range.family() == family);
@@ -255,12 +262,12 @@ fn sources(service: &Service, family: Family) -> Option<BTreeSet<Range>> {
     (ranges.unreadable || !of_family.is_empty()).then_some(of_family)
 }
 
-/// What ADDRESSES should say of the address of a frontend; `None`: it is no address of its own.
+/// The flags of a frontend's address in ADDRESSES; `None`: a node port has no address of its own.
 fn address_flags(model: &Model, frontend: Frontend) -> Option<u32> {
     match frontend.exposure {
         Exposure::NodePort => None,
         Exposure::ClusterIp => Some(VIP),
-        // Somebody's machine may have it, as with load balancers that hand out addresses of nodes.
+        // Load balancers may assign addresses of nodes, whose other ports are not the agent's to refuse.
         Exposure::LoadBalancer | Exposure::HealthCheck if !model.is_machine(frontend.address.address) => {
             Some(LOAD_BALANCER)
         }

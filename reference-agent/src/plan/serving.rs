@@ -1,4 +1,4 @@
-//! What clients of every frontend meet: the plan as the maps are compared with it.
+//! How each frontend is served, in the form in which plans and maps are compared.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,32 +11,32 @@ use crate::{
     transport::{Backend, Range, TransportAddress},
 };
 
-/// What clients of a frontend meet.
+/// How a frontend is served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Serving {
-    /// Whom each slot leads clients on this node to. Empty: connections are refused.
+    /// The backend of each slot, for clients on this node. Empty: connections are refused.
     pub internal: Vec<Backend>,
-    /// Whom each slot leads clients from outside to. Empty: connections are refused.
+    /// The backend of each slot, for clients from outside. Empty: connections are refused.
     pub external: Vec<Backend>,
     /// How a slot is chosen.
     pub selection: Selection,
-    /// How long a client is sent to the backend that it had, in seconds; 0: not at all.
+    /// Time limit of session affinity, in seconds; 0: none.
     pub affinity_seconds: u32,
-    /// Whether clients from outside are not told that nobody serves them.
+    /// Whether packets from outside are dropped, not rejected, while there is no backend for them.
     pub silent: bool,
-    /// Whether sockets of the node may be bound to it, though it is a node port.
+    /// Whether it is a node port to which sockets of the node may bind.
     pub target_port: bool,
-    /// Who is served; `None`: everybody.
+    /// The clients that are served; `None`: all.
     pub sources: Option<BTreeSet<Range>>,
 }
 
-/// Every frontend, and what clients of it meet.
+/// Every frontend of a plan, and how it is served.
 pub fn resolve(plan: &Plan) -> BTreeMap<TransportAddress, Serving> {
     let ports = plan.values().flat_map(|service| service.ports.values());
     ports.flat_map(frontends).collect()
 }
 
-/// What ADDRESSES should hold: of each address the flags that all Services together give it.
+/// The contents of ADDRESSES: each address with the flags of all Services.
 pub fn addresses(plan: &Plan) -> BTreeMap<IpAddr, u32> {
     let mut union = BTreeMap::new();
     for (&address, flags) in plan.values().flat_map(|service| &service.addresses) {
@@ -45,7 +45,7 @@ pub fn addresses(plan: &Plan) -> BTreeMap<IpAddr, u32> {
     union
 }
 
-/// The ranges that SOURCES should hold of the cluster's clients.
+/// The ranges of the cluster's clients in SOURCES.
 pub fn clients(plan: &Plan) -> BTreeSet<Range> {
     let ranges = plan.values().flat_map(|service| &service.clients);
     ranges.copied().collect()
@@ -66,7 +66,7 @@ fn frontends(port: &PortPlan) -> impl Iterator<Item = (TransportAddress, Serving
     })
 }
 
-/// What the slots of a set should hold, in order.
+/// The slots of a set, in order.
 pub(super) fn slots(backends: &BTreeSet<Backend>, selection: Selection, scale: Scale) -> Vec<Backend> {
     match selection {
         Selection::Random => backends.iter().copied().collect(),

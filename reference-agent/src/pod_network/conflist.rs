@@ -1,4 +1,4 @@
-//! The file by which the container runtime wires pods (<https://www.cni.dev/docs/spec/>).
+//! The CNI configuration of the container runtime (<https://www.cni.dev/docs/spec/>).
 
 use std::{
     collections::BTreeSet,
@@ -12,31 +12,30 @@ use serde_json::{Value, json};
 
 use super::NAME;
 
-/// Runtimes take the first by name; kindnet, Calico, flannel and others choose 10, too.
+/// Runtimes take the first file by name; kindnet, Calico, flannel and others use 10, too.
 const FILE: &str = "10-plumbline.conflist";
-/// No runtime reads files that end in this.
+/// Runtimes do not read files of this name.
 const TEMPORARY: &str = ".10-plumbline.conflist.new";
-/// What runtimes read (`libcni.ConfFiles`).
+/// Extensions of files that runtimes read (`libcni.ConfFiles`).
 const EXTENSIONS: [&str; 3] = ["conf", "conflist", "json"];
-/// Where host-local notes which addresses are taken: it ends with the boot, as the pods do, so that none is lost then.
+/// The folder of host-local's address leases. It is emptied by a boot, which ends all pods, so that no lease stays.
 const ADDRESSES: &str = "/run/plumbline/pod-addresses";
 
-/// The folder of runtimes' configurations, and this agent's in it.
+/// This agent's file in the folder of CNI configurations.
 #[derive(Clone, Debug)]
 pub struct Conflist {
     folder: PathBuf,
 }
 
 impl Conflist {
-    /// In this folder, which need not be there.
+    /// In this folder, which need not exist.
     pub fn new(folder: &Path) -> Self {
         Self {
             folder: folder.to_owned(),
         }
     }
 
-    /// What the file says for pods of a node that have addresses of these ranges, one of each; without an MTU, that of the
-    /// kernel's choice.
+    /// The file's contents for pods of a node with an address of each of these ranges. Without an MTU the kernel chooses.
     pub fn render(node: &str, ranges: &[IpNet], mtu: Option<u32>) -> String {
         let defaults: BTreeSet<&str> = ranges
             .iter()
@@ -58,27 +57,27 @@ impl Conflist {
         if let Some(mtu) = mtu {
             link["mtu"] = mtu.into();
         }
-        // The first version in which plugins check that pods are still wired.
+        // The first version with CHECK.
         let list = json!({
             "cniVersion": "0.4.0",
             "name": NAME,
-            // Runtimes mind no name that they don't know.
+            // Runtimes ignore unknown names.
             NAME: {"node": node},
             "plugins": [link, {"type": "portmap", "capabilities": {"portMappings": true}}],
         });
         format!("{list:#}\n")
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> PathBuf {
         self.folder.join(FILE)
     }
 
-    /// Whether it is there, and this agent's.
+    /// Whether it exists, and is this agent's.
     ///
     /// # Errors
     /// It can't be read.
-    pub fn is_there(&self) -> io::Result<bool> {
+    pub fn exists(&self) -> io::Result<bool> {
         match fs::read_to_string(self.path()) {
             Ok(text) => Ok(is_ours(&text)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
@@ -86,7 +85,7 @@ impl Conflist {
         }
     }
 
-    /// Whether it is there, this agent's, and that of a node: a file lasts longer than what a boot has of the network.
+    /// Whether it exists, and is this agent's for a node. The file outlives a boot, unlike the rest of the network.
     ///
     /// # Errors
     /// It can't be read.
@@ -99,16 +98,16 @@ impl Conflist {
         }
     }
 
-    /// Configurations of others, by name.
+    /// Configurations of other owners, by name. A missing folder is empty.
     ///
     /// # Errors
-    /// The folder can't be read; that it is not there is none.
+    /// The folder can't be read.
     pub fn foreign(&self) -> io::Result<Vec<String>> {
         let entries = match fs::read_dir(&self.folder) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries?,
         };
-        let ours = self.is_there()?;
+        let ours = self.exists()?;
         let mut found = Vec::new();
         for entry in entries {
             let name = entry?.file_name();
@@ -123,7 +122,7 @@ impl Conflist {
         Ok(found)
     }
 
-    /// What is said about those of others, if there are any.
+    /// The reason about configurations of other owners, if there are any.
     pub fn warning(&self, foreign: &[String], ours: bool) -> Option<String> {
         let first = foreign.first()?;
         let (folder, all) = (self.folder.display(), foreign.join(", "));
@@ -142,10 +141,10 @@ impl Conflist {
         })
     }
 
-    /// Writes it whole or not at all, if it says something else; makes the folder. The result is whether it did.
+    /// Writes it atomically, if its contents differ, and makes the folder. The result: whether it was written.
     ///
     /// # Errors
-    /// It can't be written; then it is as it was.
+    /// It can't be written, and is unchanged.
     pub fn write(&self, text: &str) -> io::Result<bool> {
         let path = self.path();
         if fs::read_to_string(&path).is_ok_and(|before| before == text) {
@@ -161,7 +160,7 @@ impl Conflist {
         Ok(true)
     }
 
-    /// Removes it if it is this agent's; the result is whether it was there.
+    /// Removes it if it is this agent's. The result: whether it was removed.
     ///
     /// # Errors
     /// It can't be removed.
@@ -170,7 +169,7 @@ impl Conflist {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        if !self.is_there()? {
+        if !self.exists()? {
             return Ok(false);
         }
         fs::remove_file(self.path())?;
@@ -179,7 +178,7 @@ impl Conflist {
     }
 }
 
-/// A file of that name that somebody else wrote is somebody else's.
+/// Whether the contents are this agent's: another owner may have a file of the same name.
 fn is_ours(text: &str) -> bool {
     serde_json::from_str::<Value>(text).is_ok_and(|list| list["name"] == NAME)
 }

@@ -1,4 +1,4 @@
-//! What pods send out of the cluster comes from their node's address: one table of nf_tables, as
+//! Masquerades packets of pods to destinations outside of the cluster: one table of nf_tables, as
 //!
 //! ```text
 //! table inet plumbline {
@@ -11,13 +11,13 @@
 //! }
 //! ```
 //!
-//! and the same for IPv6. Connections that are translated already stay so. Chains of this type in `inet` tables are there since
+//! and the same for IPv6. Connections that are translated already stay so. `inet` tables have chains of this type since
 //! Linux 5.2.
 //!
-//! A transaction that replaces a table is not enough: the kernel goes from chain to chain, and a packet that it takes to the old
-//! one's place after the change and to the new one's before meets neither (some microseconds each time). The first packet
-//! of a connection decides for all of them, so this one would leave with the pod's address until it ends. While the table
-//! is replaced, a second one, `plumbline-next`, says the same.
+//! A transaction that replaces a table is not enough: while the kernel walks the chains, a packet can pass the new chain's
+//! place before the change and the old one's after it, and meet neither (some microseconds each time). The first packet of a
+//! connection decides for all of them, so that this connection would keep the pod's address. While the table is replaced, a
+//! second one, `plumbline-next`, has the same rules.
 
 mod message;
 
@@ -36,42 +36,42 @@ use super::NAME;
 const POST_ROUTING: u32 = 4;
 /// `NF_IP_PRI_NAT_SRC` of linux/netfilter_ipv4.h.
 const SOURCE_NAT: u32 = 100;
-/// `NF_NAT_RANGE_PROTO_SPECIFIED` of linux/netfilter/nf_nat.h: the kernel minds the range of ports only with it, though nft
-/// shows one without it, too.
+/// `NF_NAT_RANGE_PROTO_SPECIFIED` of linux/netfilter/nf_nat.h: without it the kernel ignores the range of ports, though nft
+/// shows it.
 const PORTS_SPECIFIED: u32 = 1 << 1;
-/// `NF_NAT_RANGE_PROTO_RANDOM_FULLY`: two processors that choose a port at once don't choose the same.
+/// `NF_NAT_RANGE_PROTO_RANDOM_FULLY`: two CPUs do not choose the same port at once.
 const RANDOM_FULLY: u32 = 1 << 4;
-/// How many ends of ranges are said in one message: its attributes hold 64 KiB.
+/// Most ends of ranges in one message, whose attributes hold 64 KiB.
 const ELEMENTS: usize = 512;
-/// Ports that connections get: those that the kernel gives to sockets (`ip_local_port_range`, ip_sysctl). Of its own choice
-/// it would take any from 1024 on: node ports, and those that the datapath's SNAT takes first. A pod's connection to a backend by the
-/// port that the datapath has given another client of this backend has no answer: it goes to that client.
+/// Ports for connections: the default of `ip_local_port_range` (ip_sysctl). Otherwise the kernel would take any from 1024
+/// on, such as node ports, and those that the datapath's SNAT takes first. If the datapath has given a port to another
+/// client of the same backend, answers to the pod would go to that client.
 const FIRST_PORT: u16 = 32_768;
 const LAST_PORT: u16 = 60_999;
 /// Registers of the two.
 const LOWEST: u32 = 1;
 const HIGHEST: u32 = 2;
 const CHAIN: &str = "postrouting";
-/// Stands in while the table is replaced.
+/// The table in use while the other one is replaced.
 const NEXT: &str = "plumbline-next";
 /// Transactions of [`Masquerade::write`].
 const TRANSACTIONS: u32 = 3;
 
-/// What is masqueraded.
+/// The packets that are masqueraded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Masquerade {
     /// Sources.
     pub pods: Vec<IpNet>,
-    /// Destinations to which they keep their address, multicast beside them.
+    /// Destinations to which they keep their address, beside multicast.
     pub kept: Vec<IpNet>,
 }
 
 impl Masquerade {
-    /// Replaces the table of the calling thread's network namespace by one that says this. A connection that begins
-    /// meanwhile is masqueraded if both say so. Whoever is killed between leaves a table of which the next one goes on.
+    /// Replaces the table of the calling thread's network namespace. A connection that begins meanwhile is masqueraded if
+    /// both the old and the new rules say so. After a kill in between, the next call completes the change.
     ///
     /// # Errors
-    /// What the kernel says; a table is there that says this or what it said before.
+    /// The kernel's error; either the old or the new rules are in force.
     pub fn write(&self) -> io::Result<Written> {
         let before = generation()?;
         let mut next = Batch::new();
@@ -89,7 +89,7 @@ impl Masquerade {
         })
     }
 
-    /// Makes a table anew that says this.
+    /// Makes a table anew.
     fn table(&self, batch: &mut Batch, table: &str) {
         delete(batch, table);
         batch.add(Kind::NEW_TABLE, &[text(1, table)]);
@@ -111,70 +111,70 @@ impl Masquerade {
         }
     }
 
-    /// Whether a table of ours is there.
+    /// Whether one of the agent's tables exists.
     ///
     /// # Errors
-    /// What the kernel says. One without nf_tables has no table.
-    pub fn is_there() -> io::Result<bool> {
+    /// The kernel's error. A kernel without nf_tables has no table.
+    pub fn exists() -> io::Result<bool> {
         Ok(has(NAME)? || has(NEXT)?)
     }
 
-    /// Removes the tables, and says whether one was there.
+    /// Removes the tables. The result: whether one existed.
     ///
     /// # Errors
-    /// What the kernel says. One without nf_tables has no table.
+    /// The kernel's error. A kernel without nf_tables has no table.
     pub fn remove() -> io::Result<bool> {
         let mut removed = false;
         for table in [NEXT, NAME] {
             let mut batch = Batch::new();
             batch.add(Kind::DELETE_TABLE, &[text(1, table)]);
-            removed |= lacking(batch.send())?;
+            removed |= found(batch.send())?;
         }
         Ok(removed)
     }
 }
 
-/// What somebody has written, and when.
+/// Rules that were written, and the generation of the ruleset then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     masquerade: Masquerade,
-    /// The number that the network namespace's rules had then: with each change of any of them it is another.
+    /// The generation of the network namespace's ruleset, which every change increments.
     generation: u32,
 }
 
 impl Written {
-    /// Whether it says this.
+    /// Whether these are the rules for `masquerade`.
     #[must_use]
-    pub fn says(&self, masquerade: &Masquerade) -> bool {
+    pub fn is_of(&self, masquerade: &Masquerade) -> bool {
         self.masquerade == *masquerade
     }
 
-    /// Whether nobody has changed any rule of the network namespace since.
+    /// Whether no rule of the network namespace has changed since.
     ///
     /// # Errors
-    /// What the kernel says.
-    pub fn stands(&self) -> io::Result<bool> {
+    /// The kernel's error.
+    pub fn is_current(&self) -> io::Result<bool> {
         Ok(generation()? == self.generation)
     }
 }
 
-/// The number of the network namespace's rules.
+/// The generation of the network namespace's ruleset.
 fn generation() -> io::Result<u32> {
     Batch::number(Kind::GET_GENERATION, 1)
 }
 
 fn has(table: &str) -> io::Result<bool> {
-    lacking(Batch::ask(Kind::GET_TABLE, &[text(1, table)]))
+    found(Batch::ask(Kind::GET_TABLE, &[text(1, table)]))
 }
 
-/// Deletes a table, if it is there: deleting what is not would end the transaction.
+/// Deletes a table if it exists: deleting a missing one would abort the transaction.
 fn delete(batch: &mut Batch, table: &str) {
     batch.add(Kind::NEW_TABLE, &[text(1, table)]);
     batch.add(Kind::DELETE_TABLE, &[text(1, table)]);
 }
 
-/// `false`: there is no such table, or nothing that could have one.
-fn lacking(done: io::Result<()>) -> io::Result<bool> {
+/// Whether the table exists; without nf_tables there is none.
+fn found(done: io::Result<()>) -> io::Result<bool> {
     match done {
         Ok(()) => Ok(true),
         Err(error) => match error.raw_os_error().map(Errno::from_raw) {

@@ -1,4 +1,4 @@
-//! What follows from the Nodes: pure.
+//! Nodes → the plan of the pods' network: pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,20 +12,20 @@ use crate::{
     transport::{Family, Range},
 };
 
-/// What the pods' network of one node consists of.
+/// The pods' network of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Where this node's pods have their addresses from, the preferred family first.
+    /// The ranges of this node's pods, the preferred family first.
     pub own: Vec<IpNet>,
-    /// Where pods of other nodes are.
+    /// The ranges of other nodes' pods.
     pub routes: BTreeMap<IpNet, Hop>,
     /// Destinations to which pods keep their own address: the cluster's pods and nodes.
     pub kept: Vec<IpNet>,
-    /// What of the Nodes can't be used, one sentence each.
+    /// What of the Nodes is left out, one sentence each.
     pub troubles: Vec<String>,
 }
 
-/// Where a range is reached.
+/// The gateway of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hop {
     /// The node's InternalIP of the range's family.
@@ -34,36 +34,36 @@ pub struct Hop {
     pub node: String,
 }
 
-/// Plans for the node of this name. The order of Nodes does not matter: of two that have the same range the first by name
-/// counts, and this one's before those of others.
+/// The plan for the node of this name. The order of Nodes does not matter: of two with the same range the first by name
+/// counts, and this node before all others.
 pub fn plan<'a>(name: &str, nodes: impl IntoIterator<Item = &'a Node>) -> Plan {
     let nodes: BTreeMap<&str, &Node> = nodes.into_iter().map(|node| (&*node.name, node)).collect();
     let machines: BTreeSet<IpAddr> = nodes.values().flat_map(|node| &node.internal).copied().collect();
-    let mut planning = Planning {
+    let mut planner = Planner {
         plan: Plan::default(),
         taken: BTreeMap::new(),
         machines,
     };
     match nodes.get(name) {
-        Some(own) => planning.own(own),
-        None => planning.plan.troubles.push(format!(
+        Some(own) => planner.own(own),
+        None => planner.plan.troubles.push(format!(
             "there is no Node {name}, whose podCIDRs would be those of this node's pods; is --node its name?"
         )),
     }
     for node in nodes.values().filter(|node| node.name != name) {
-        planning.other(node);
+        planner.other(node);
     }
-    planning.done()
+    planner.done()
 }
 
-struct Planning<'a> {
+struct Planner<'a> {
     plan: Plan,
-    /// Ranges that are disjoint, by their first address, and whose they are.
+    /// Disjoint ranges by their first address, with their nodes.
     taken: BTreeMap<IpAddr, (IpNet, &'a str)>,
     machines: BTreeSet<IpAddr>,
 }
 
-impl<'a> Planning<'a> {
+impl<'a> Planner<'a> {
     fn own(&mut self, node: &'a Node) {
         for range in &node.pods {
             if let Some(range) = self.take(*range, node) {
@@ -99,7 +99,7 @@ impl<'a> Planning<'a> {
         }
     }
 
-    /// The range, if nobody has any of it.
+    /// The range, unless it overlaps with another one, or with a node's address.
     fn take(&mut self, range: Range, node: &'a Node) -> Option<IpNet> {
         let net = IpNet::new(range.address(), range.length()).ok()?;
         let (first, last) = (net.network(), net.broadcast());

@@ -8,6 +8,7 @@ use std::{
 
 use futures::TryStreamExt as _;
 use ipnet::IpNet;
+use nix::errno::Errno;
 use rtnetlink::{
     Handle, RouteMessageBuilder, new_connection,
     packet_route::{
@@ -19,41 +20,55 @@ use rtnetlink::{
 use super::plan::Hop;
 use crate::transport::Family;
 
-/// By which routes are recognised as this agent's (`rtm_protocol`, rtnetlink(7)): neither one of
-/// linux/rtnetlink.h nor of iproute2's rt_protos.
+/// Marks this agent's routes (`rtm_protocol`, rtnetlink(7)): a number that neither linux/rtnetlink.h nor iproute2's
+/// rt_protos has.
 pub const PROTOCOL: u8 = 221;
 
-/// What became of a reconciliation.
+/// Why routes could not be removed.
+#[derive(Debug, thiserror::Error)]
+pub enum RoutesError {
+    /// No netlink socket could be opened.
+    #[error("{0}")]
+    Connect(#[from] io::Error),
+    /// The kernel's routes can't be read.
+    #[error("{}", describe(.0))]
+    List(#[source] rtnetlink::Error),
+    /// Some routes stay, one sentence each.
+    #[error("{}", .0.join("; "))]
+    Left(Vec<String>),
+}
+
+/// The result of a reconciliation.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// How many of those that are wanted are there.
+    /// How many of the wanted routes exist.
     pub(super) there: usize,
     /// How many were set, replaced or removed.
     pub(super) changed: usize,
-    /// Devices by which they lead.
+    /// Their devices.
     pub(super) devices: BTreeSet<u32>,
     /// What failed, one sentence each.
     pub(super) troubles: Vec<String>,
 }
 
-/// A route as the kernel has it.
-struct Found {
+/// A route of the kernel.
+struct KernelRoute {
     to: IpNet,
     gateway: Option<IpAddr>,
     device: Option<u32>,
     message: RouteMessage,
 }
 
-impl Found {
+impl KernelRoute {
     fn is_ours(&self) -> bool {
         self.message.header.protocol == RouteProtocol::from(PROTOCOL)
     }
 }
 
-/// Makes the routes what is wanted: sets what lacks, replaces what leads elsewhere, removes the rest.
+/// Sets missing routes, replaces those with another gateway, and removes the rest.
 ///
 /// # Errors
-/// The kernel's routes can't be read. What can't be set or removed is in the outcome.
+/// The kernel's routes can't be read. Routes that can't be set or removed are in the outcome.
 pub(super) async fn reconcile(
     handle: &Handle,
     wanted: &BTreeMap<IpNet, Hop>,
@@ -70,12 +85,12 @@ pub(super) async fn reconcile(
         }
         match handle.route().del(route.message.clone()).execute().await {
             Ok(()) => outcome.changed += 1,
-            // It went with its device meanwhile.
-            Err(error) if code(&error) == Some(libc_esrch()) => {}
+            // It ended with its device meanwhile.
+            Err(error) if code(&error) == Some(Errno::ESRCH as i32) => {}
             Err(error) => outcome.troubles.push(format!(
                 "the route to {}, where no node has pods, can't be removed: {}",
                 route.to,
-                said(&error)
+                describe(&error)
             )),
         }
     }
@@ -98,9 +113,9 @@ pub(super) async fn reconcile(
             }
             Err(error) => {
                 let others = found.iter().filter(|route| route.to == *to && !route.is_ours());
-                let others: Vec<&Found> = others.collect();
+                let others: Vec<&KernelRoute> = others.collect();
                 if others.iter().any(|route| route.gateway == Some(*gateway)) {
-                    // Somebody else has set the same.
+                    // Another owner's route does the same.
                     outcome.there += 1;
                     continue;
                 }
@@ -113,28 +128,32 @@ pub(super) async fn reconcile(
     Ok(outcome)
 }
 
-/// Removes all of them; the result is how many there were.
-///
-/// # Errors
-/// The kernel's routes can't be read, or one can't be removed.
-pub(super) async fn remove_all() -> io::Result<usize> {
+/// Removes all of the agent's routes. The result: how many there were.
+pub(super) async fn remove_all() -> Result<usize, RoutesError> {
     let (connection, handle, _) = new_connection()?;
     let connection = tokio::spawn(connection);
     let outcome = reconcile(&handle, &BTreeMap::new()).await;
     connection.abort();
-    let outcome = outcome.map_err(|error| io::Error::other(said(&error)))?;
-    match outcome.troubles.first() {
-        Some(_) => Err(io::Error::other(outcome.troubles.join("; "))),
-        None => Ok(outcome.changed),
+    let outcome = outcome.map_err(RoutesError::List)?;
+    if outcome.troubles.is_empty() {
+        Ok(outcome.changed)
+    } else {
+        Err(RoutesError::Left(outcome.troubles))
     }
 }
 
-/// Whether a message is about one of these routes.
+/// Whether a message is about one of the agent's routes.
 pub(super) fn is_ours(route: &RouteMessage) -> bool {
     route.header.protocol == RouteProtocol::from(PROTOCOL)
 }
 
-fn trouble(to: IpNet, gateway: IpAddr, node: &str, error: &rtnetlink::Error, others: &[&Found]) -> String {
+fn trouble(
+    to: IpNet,
+    gateway: IpAddr,
+    node: &str,
+    error: &rtnetlink::Error,
+    others: &[&KernelRoute],
+) -> String {
     let begin = format!("pods of the node {node} in {to} can't be reached");
     match others.first() {
         Some(other) => {
@@ -146,7 +165,7 @@ fn trouble(to: IpNet, gateway: IpAddr, node: &str, error: &rtnetlink::Error, oth
         }
         None => format!(
             "{begin}: no route via {gateway}: {}; the pod network needs nodes that share a link",
-            said(error)
+            describe(error)
         ),
     }
 }
@@ -158,11 +177,7 @@ fn code(error: &rtnetlink::Error) -> Option<i32> {
     }
 }
 
-const fn libc_esrch() -> i32 {
-    nix::errno::Errno::ESRCH as i32
-}
-
-fn said(error: &rtnetlink::Error) -> String {
+fn describe(error: &rtnetlink::Error) -> String {
     match error {
         rtnetlink::Error::NetlinkError(message) => message.to_io().to_string(),
         other => other.to_string(),
@@ -187,7 +202,7 @@ fn message(to: IpNet, gateway: IpAddr) -> RouteMessage {
     }
 }
 
-async fn list(handle: &Handle) -> Result<Vec<Found>, rtnetlink::Error> {
+async fn list(handle: &Handle) -> Result<Vec<KernelRoute>, rtnetlink::Error> {
     let mut found = Vec::new();
     for family in [
         RouteMessageBuilder::<Ipv4Addr>::new().build(),
@@ -202,7 +217,7 @@ async fn list(handle: &Handle) -> Result<Vec<Found>, rtnetlink::Error> {
 }
 
 /// `None`: it is not of the main table, or no ordinary route.
-fn read(message: RouteMessage) -> Option<Found> {
+fn read(message: RouteMessage) -> Option<KernelRoute> {
     let header = &message.header;
     let family = match header.address_family {
         AddressFamily::Inet => Family::V4,
@@ -227,7 +242,7 @@ fn read(message: RouteMessage) -> Option<Found> {
             _ => {}
         }
     }
-    Some(Found {
+    Some(KernelRoute {
         to: IpNet::new(to, header.destination_prefix_length).ok()?,
         gateway,
         device,

@@ -23,25 +23,24 @@ use tokio::{
 
 use super::{
     conflist::Conflist,
-    flags::remove,
+    flags::{RemoveError, remove},
     masquerade::{Masquerade, Written},
     plan::Plan,
     routes::{self, Outcome},
 };
 use crate::{
-    board::Part,
-    host::{HostWatch, View},
+    host::{HostWatch, NetlinkError, View},
+    readiness::Component,
     reports::Reports,
 };
 
-/// In this time everything is looked at and written again, whatever the kernel has said meanwhile: somebody may have
-/// flushed rules.
+/// Time after which everything is checked and written again without a message of the kernel: rules may have been flushed.
 pub const AUDIT: Duration = Duration::from_secs(30);
 /// Delay after the first failure.
 const RETRY_FIRST: Duration = Duration::from_millis(250);
 /// Longest delay between two tries; each is twice the one before.
 const RETRY_LIMIT: Duration = Duration::from_secs(10);
-/// From one look to the next at least: a burst of messages costs one.
+/// Shortest time between two rounds: a burst of messages causes one.
 const SETTLE: Duration = Duration::from_millis(100);
 const GROUPS: [MulticastGroup; 3] = [
     MulticastGroup::Link,
@@ -51,7 +50,7 @@ const GROUPS: [MulticastGroup; 3] = [
 
 type Messages = UnboundedReceiver<(NetlinkMessage<RouteNetlinkMessage>, SocketAddr)>;
 
-/// Keeps the network of pods as it is planned, in the network namespace of the thread that first runs it.
+/// Keeps the pods' network as planned, in the network namespace of the thread that first runs it.
 #[derive(Debug)]
 pub struct Worker {
     node: String,
@@ -61,7 +60,7 @@ pub struct Worker {
     reports: Reports,
 }
 
-/// What one round of work left.
+/// The result of one round.
 #[derive(Debug, Default)]
 struct Round {
     troubles: Vec<String>,
@@ -69,7 +68,7 @@ struct Round {
 }
 
 impl Worker {
-    /// `host`: this node, and the machine, whose MTU pods get.
+    /// `host`: this node, whose MTU pods get.
     pub fn new(
         folder: &Path,
         host: &HostWatch,
@@ -77,7 +76,9 @@ impl Worker {
         reports: Reports,
     ) -> Self {
         let waiting = "the pod network is not set up yet: the Nodes are not known";
-        reports.board.say(Part::PodNetwork, vec![waiting.to_owned()]);
+        reports
+            .readiness
+            .set_reasons(Component::PodNetwork, vec![waiting.to_owned()]);
         Self {
             node: host.node.clone(),
             conflist: Conflist::new(folder),
@@ -87,7 +88,7 @@ impl Worker {
         }
     }
 
-    /// Until nobody plans any more; everything stays as it is then.
+    /// Runs until the sender of plans is dropped. The network stays as it is then.
     pub async fn run(mut self) {
         let mut delay = RETRY_FIRST;
         loop {
@@ -98,28 +99,31 @@ impl Worker {
             self.reports.metrics.pod_network_failures.at([]).inc();
             let trouble =
                 format!("the pod network can't be kept: the kernel's routes can't be read: {error}");
-            self.reports.board.say(Part::PodNetwork, vec![trouble]);
+            self.reports
+                .readiness
+                .set_reasons(Component::PodNetwork, vec![trouble]);
             sleep(delay).await;
             delay = (delay * 2).min(RETRY_LIMIT);
         }
     }
 
-    /// One connection to the kernel. `Ok`: nobody plans any more.
-    async fn follow(&mut self, delay: &mut Duration) -> Result<(), rtnetlink::Error> {
-        let failed = |error: std::io::Error| rtnetlink::Error::NamespaceError(error.to_string());
+    /// One connection to the kernel. `Ok`: the sender of plans is dropped.
+    async fn follow(&mut self, delay: &mut Duration) -> Result<(), NetlinkError> {
         let mut connections = JoinSet::new();
-        // Listening begins before looking, so that no change falls between.
-        let (connection, _keep, mut messages) = new_multicast_connection(&GROUPS).map_err(failed)?;
+        // The subscription begins before the first round, so that no change is lost.
+        let (connection, _keep, mut messages) =
+            new_multicast_connection(&GROUPS).map_err(NetlinkError::Connect)?;
         connections.spawn(connection);
-        let (connection, handle, _) = new_connection().map_err(failed)?;
+        let (connection, handle, _) = new_connection().map_err(NetlinkError::Connect)?;
         connections.spawn(connection);
         let mut written = None;
         let mut audit = Instant::now();
         loop {
             let now = Instant::now();
             if now >= audit {
-                // Where that can't be asked, it can't be written either, which says why.
-                written = written.filter(|written: &Written| written.stands().is_ok_and(|stands| stands));
+                // If that can't be read, writing fails, too, and reports why.
+                written =
+                    written.filter(|written: &Written| written.is_current().is_ok_and(|current| current));
                 audit = now + AUDIT;
             }
             let plan = self.plans.borrow_and_update().clone();
@@ -144,13 +148,13 @@ impl Worker {
                     Err(_) => return Ok(()),
                 },
                 Ok(()) = self.views.changed() => {}
-                lost = concerning(&mut messages, &round) => lost?,
+                lost = relevant_message(&mut messages, &round) => lost?,
                 () = sleep_until(retry.into()) => {}
             }
         }
     }
 
-    /// Makes everything what is planned. `written`: the rules that are there.
+    /// Sets everything as planned. `written`: the current rules.
     async fn work(
         &self,
         handle: &Handle,
@@ -163,7 +167,7 @@ impl Worker {
         let looked = self
             .conflist
             .foreign()
-            .and_then(|foreign| Ok((foreign, self.conflist.is_there()?)));
+            .and_then(|foreign| Ok((foreign, self.conflist.exists()?)));
         let (refused, own) = match looked {
             Ok((foreign, ours)) => {
                 round.troubles.extend(self.conflist.warning(&foreign, ours));
@@ -185,7 +189,7 @@ impl Worker {
             pods: wanted.own.clone(),
             kept: wanted.kept.clone(),
         };
-        if written.as_ref().is_none_or(|written| !written.says(&masquerade)) {
+        if written.as_ref().is_none_or(|written| !written.is_of(&masquerade)) {
             let done = if refused {
                 Masquerade::remove().map(|_| None)
             } else {
@@ -219,7 +223,9 @@ impl Worker {
     }
 
     fn report(&self, round: &Round, plan: &Plan) {
-        let Reports { board, metrics, .. } = &self.reports;
+        let Reports {
+            readiness, metrics, ..
+        } = &self.reports;
         let Round { troubles, outcome } = round;
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         metrics.pod_routes.at(["planned"]).set(number(plan.routes.len()));
@@ -231,20 +237,20 @@ impl Worker {
             let (changed, there) = (outcome.changed, outcome.there);
             tracing::info!(changed, there, "routes to pods of other nodes");
         }
-        board.say(Part::PodNetwork, troubles.clone());
+        readiness.set_reasons(Component::PodNetwork, troubles.clone());
     }
 }
 
-/// Removes what an earlier start with a pod network has left, until it is gone. Where there is no table of ours in this
-/// network namespace there was none since the boot; the file, which is no namespace's, may still be of this node from
-/// before, or it is another node's of this host.
+/// Removes the pods' network of an earlier start, and tries again until it is gone. Without the agent's table there was
+/// none since the boot. The file is outside of network namespaces: it may be of an earlier boot, or of another node of
+/// this host.
 pub(crate) async fn clear(node: String, folder: PathBuf, reports: Reports) {
     let mut delay = RETRY_FIRST;
     loop {
         let found = match is_left(&node, &folder) {
             Ok(true) => remove(&folder).await,
             Ok(false) => Ok(Vec::new()),
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         };
         match found {
             Ok(removed) => {
@@ -254,14 +260,16 @@ pub(crate) async fn clear(node: String, folder: PathBuf, reports: Reports) {
                         "an earlier start gave pods their network, this one does not"
                     );
                 }
-                reports.board.say(Part::PodNetwork, Vec::new());
+                reports.readiness.set_reasons(Component::PodNetwork, Vec::new());
                 return;
             }
             Err(error) => {
                 reports.metrics.pod_network_failures.at([]).inc();
                 let trouble =
                     format!("what an earlier start with --pod-network has left is still there: {error}");
-                reports.board.say(Part::PodNetwork, vec![trouble]);
+                reports
+                    .readiness
+                    .set_reasons(Component::PodNetwork, vec![trouble]);
             }
         }
         sleep(delay).await;
@@ -270,19 +278,20 @@ pub(crate) async fn clear(node: String, folder: PathBuf, reports: Reports) {
 }
 
 /// Whether an earlier start on this node has left something.
-fn is_left(node: &str, folder: &Path) -> Result<bool, String> {
-    if Masquerade::is_there().map_err(|error| format!("nf_tables can't be asked: {error}"))? {
+fn is_left(node: &str, folder: &Path) -> Result<bool, RemoveError> {
+    if Masquerade::exists().map_err(RemoveError::Read)? {
         return Ok(true);
     }
     let conflist = Conflist::new(folder);
-    conflist
-        .is_of(node)
-        .map_err(|error| format!("{} can't be read: {error}", conflist.path().display()))
+    conflist.is_of(node).map_err(|source| RemoveError::ReadFile {
+        path: conflist.path(),
+        source,
+    })
 }
 
-/// Returns when a route of ours may be gone, or one that failed may be possible now. Of those that go with their device,
-/// IPv4 says nothing.
-async fn concerning(messages: &mut Messages, round: &Round) -> Result<(), rtnetlink::Error> {
+/// Returns when one of the agent's routes may be gone, or one that failed may be possible now. IPv4 sends no message for
+/// routes that end with their device.
+async fn relevant_message(messages: &mut Messages, round: &Round) -> Result<(), rtnetlink::Error> {
     use RouteNetlinkMessage::{DelLink, DelRoute, NewLink, NewRoute};
     let failing = !round.troubles.is_empty();
     loop {
@@ -305,7 +314,7 @@ async fn concerning(messages: &mut Messages, round: &Round) -> Result<(), rtnetl
     }
 }
 
-/// Families of these ranges whose packets the kernel does not forward. Where that can't be read, nothing is said.
+/// Reasons that the kernel forwards no packets of these ranges. An unreadable setting counts as forwarding.
 fn forwarding(ranges: &[IpNet]) -> Vec<String> {
     let has_v4 = ranges.iter().any(|range| range.addr().is_ipv4());
     let has_v6 = ranges.iter().any(|range| range.addr().is_ipv6());

@@ -18,12 +18,12 @@ pub(super) struct Addresses {
     of: HashMap<ObjectId, Box<[Address]>>,
     /// How many entries of FRONTENDS each has.
     frontends: HashMap<Address, u32>,
-    /// Those that may have to go, or to lose flags.
+    /// Addresses that may have to be deleted, or lose flags.
     leaving: BTreeSet<Address>,
 }
 
 impl Addresses {
-    /// Takes over an entry of an adopted map.
+    /// Adopts an entry.
     pub(super) fn adopt(&mut self, address: Address, flags: u32) {
         self.there.insert(address, flags);
         self.leaving.insert(address);
@@ -73,7 +73,7 @@ impl Addresses {
     pub(super) fn missing(&self, address: Address) -> Option<u32> {
         let wanted = self.wanted(address)?;
         let enough = self.there.get(&address).is_some_and(|there| wanted & !there == 0);
-        // Flags that are not wanted any more go later: see `excess`.
+        // Excess flags are removed later: see `excess`.
         (!enough).then(|| wanted | self.there.get(&address).copied().unwrap_or(0) & KNOWN)
     }
 
@@ -124,12 +124,12 @@ impl Addresses {
     }
 
     /// The map, as it was written.
-    pub(super) const fn there(&self) -> &HashMap<Address, u32> {
+    pub(super) const fn written(&self) -> &HashMap<Address, u32> {
         &self.there
     }
 }
 
-/// Flags that an agent of this version writes: others go with the first write.
+/// Flags that an agent of this version writes. The first write removes others.
 const KNOWN: u32 = lb_abi::address_flags::ALL;
 
 /// Whether it is the address of node ports.

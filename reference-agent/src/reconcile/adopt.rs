@@ -1,5 +1,7 @@
-//! Reads pinned maps back into the shadow. Whatever can't have been written in full and in order by an agent of
-//! this version is kept out of what may be built upon, and goes after the first sync.
+//! Reads pinned maps back into the shadow. Entries that an agent of this version can't have written in full and in order
+//! are not built upon, and are deleted after the first sync.
+//!
+//! `docs/invariants.md` ("One agent on a node") says why a restart does not fill new maps instead.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! The maps against their shadow, map by map: what others have changed is repaired.
+//! Compares the maps with their shadow, one by one, and repairs changes of other programs.
 
 use std::hash::Hash;
 
@@ -8,11 +8,10 @@ use crate::{
     maps::{Contents, LbMaps, Map, MapError},
 };
 
-/// How many wrong entries of a map are repaired in one call: between replacing two, every program that was running
-/// must have ended, which takes some 10 ms.
+/// How many wrong entries of a map are repaired in one call: a barrier comes between two, which takes some 10 ms.
 pub const WRONG_LIMIT: usize = 16;
 
-/// What was found different in a map.
+/// The differences found in a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drift {
     /// Which map.
@@ -25,7 +24,7 @@ pub struct Drift {
     pub foreign: usize,
 }
 
-/// How far a round has come.
+/// The state of a round.
 #[derive(Debug, Default)]
 pub(super) struct Audit {
     next: usize,
@@ -41,11 +40,11 @@ struct Difference<K, V> {
 }
 
 impl Audit {
-    /// Compares the next map. Those that lead to others come after them; what is foreign is deleted when all have
-    /// been compared, in the opposite order.
+    /// Compares the next map. A map comes after those that its entries refer to. Foreign entries are deleted at the end of
+    /// the round, in the opposite order.
     pub(super) fn compare_next<M: LbMaps>(&mut self, shadow: &mut Shadow<M>) -> Result<Drift, MapError> {
         let map = Map::ALL[self.next];
-        // One that fails is tried again in the next round, and does not hold the others up.
+        // A map that can't be read is compared in the next round.
         self.next = (self.next + 1) % Map::ALL.len();
         let drift = self.compare(map, shadow);
         if self.next == 0 {
@@ -142,7 +141,7 @@ impl<K, V> Difference<K, V> {
     }
 }
 
-/// Compares what was found with what is expected. A tolerated entry may be there or not.
+/// Compares found with expected entries. A tolerated entry may exist or not.
 fn compare<K: Copy + Eq + Hash, V: PartialEq>(
     found: Vec<(K, V)>,
     expected: impl Iterator<Item = (K, V)>,

@@ -1,4 +1,4 @@
-//! Backends in the map: their numbers, and what needs each.
+//! Backends in the map: their numbers and their uses.
 
 use std::collections::BTreeSet;
 
@@ -7,25 +7,25 @@ use lb_abi::{BackendId, capacity};
 use super::departed::is_udp;
 use crate::{hash::HashMap, ids::IdAllocator, transport::Backend};
 
-/// Backends by number. A backend is shared by every service port that has it. It counts the slots that carry it,
-/// current ones and those to be deleted, and the service ports whose established flows may keep it: never names.
+/// Backends by number, each shared by all its service ports. It counts the slots with it, current ones and those to be
+/// deleted, and the service ports whose established flows may keep it.
 ///
-/// What is local is part of a backend: one that becomes local, or ceases to be, is another, with another number. Two
-/// Services may disagree about it, and one store of a generation switches all of a service port's backends at once,
-/// which writing over them would not.
+/// Whether a backend is local is part of its identity: one that becomes local gets another number. Two Services may
+/// disagree about it, and a switch of generations changes all backends of a service port at once, which overwriting them
+/// would not.
 #[derive(Debug)]
 pub(super) struct Backends {
     ids: IdAllocator,
     known: HashMap<Backend, BackendId>,
     entries: HashMap<BackendId, Entry>,
     idle: BTreeSet<BackendId>,
-    /// Held on behalf of the earlier start that wrote them, until every plan has been seen once.
+    /// Held for the earlier start that wrote them, until every plan has been seen once.
     adopted: Vec<BackendId>,
 }
 
 #[derive(Debug)]
 struct Entry {
-    /// `None`: not written by an agent of this version, never to be given to a new slot.
+    /// `None`: not written by an agent of this version, and not used for new slots.
     backend: Option<Backend>,
     /// Slots and members.
     carriers: u32,
@@ -46,8 +46,7 @@ impl Backends {
         }
     }
 
-    /// Takes over an entry of an adopted map, or a number that only a slot knows. The first of two entries for
-    /// one backend is the one to be used.
+    /// Adopts an entry, or a number that only a slot has. Of two entries of one backend the first is used.
     pub(super) fn adopt(&mut self, id: BackendId, backend: Option<Backend>) {
         if self.entries.contains_key(&id) {
             return;
@@ -71,8 +70,8 @@ impl Backends {
     }
 
     /// Every plan has been seen: the earlier start holds nothing any more. The result: its UDP backends that no service
-    /// port has held, so that nothing else will end their flows and sockets.
-    pub(super) fn disown(&mut self) -> Vec<(BackendId, Backend)> {
+    /// port has held, whose flows and sockets must be ended.
+    pub(super) fn release_adopted(&mut self) -> Vec<(BackendId, Backend)> {
         let mut gone = Vec::new();
         for id in std::mem::take(&mut self.adopted) {
             self.dropped(id);
@@ -98,8 +97,8 @@ impl Backends {
         self.ids.allocate()
     }
 
-    /// The put failed.
-    pub(super) fn give_back(&mut self, id: BackendId) {
+    /// The put failed: frees the number.
+    pub(super) fn free(&mut self, id: BackendId) {
         self.ids.free(id);
     }
 
@@ -116,12 +115,12 @@ impl Backends {
         self.idle.insert(id);
     }
 
-    /// One more slot carries it.
+    /// One more slot has it.
     pub(super) fn carried(&mut self, id: BackendId) {
         self.count(id, |entry| entry.carriers += 1);
     }
 
-    /// One slot less carries it.
+    /// One slot less has it.
     pub(super) fn released(&mut self, id: BackendId) {
         self.count(id, |entry| entry.carriers -= 1);
     }
@@ -152,7 +151,7 @@ impl Backends {
         }
     }
 
-    /// Backends that no slot carries and no service port holds.
+    /// Backends that no slot has and no service port holds.
     pub(super) const fn idle(&self) -> &BTreeSet<BackendId> {
         &self.idle
     }
@@ -183,7 +182,7 @@ impl Backends {
     }
 
     /// The map, as it was written.
-    pub(super) fn there(&self) -> impl Iterator<Item = (BackendId, Backend)> {
+    pub(super) fn written(&self) -> impl Iterator<Item = (BackendId, Backend)> {
         let entries = self.entries.iter();
         entries.filter_map(|(&id, entry)| Some((id, entry.backend?)))
     }

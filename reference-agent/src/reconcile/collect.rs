@@ -1,17 +1,16 @@
-//! Deletes what nothing leads to any more, after a barrier: services without frontends, slots that are not current,
-//! ranges that no frontend uses, and backends that are not needed. Their numbers are free after that.
+//! Deletes unreferenced entries after a barrier: services without frontends, slots that are not current, ranges that no
+//! frontend uses, and unused backends. Their numbers are free after that.
 
 use std::time::{Duration, Instant};
 
 use super::shadow::Shadow;
 use crate::maps::{LbMaps, MapError};
 
-/// So many entries may wait for a barrier while a long list of Services is written: bounds what the maps hold
-/// twice.
+/// How many entries may wait for a barrier while many Services are written. It bounds what the maps hold twice.
 pub(super) const BATCH: usize = 4096;
 
-/// For so long what nothing leads to any more may wait for others, so that many changes in a row share one barrier,
-/// for which the kernel takes some 10 ms; less than [`RETRY_FIRST`](super::RETRY_FIRST).
+/// How long unreferenced entries wait, so that many changes in a row share one barrier, which takes the kernel some 10 ms;
+/// less than [`RETRY_FIRST`](super::RETRY_FIRST).
 pub const COLLECT_AFTER: Duration = Duration::from_millis(20);
 
 /// When to collect.
@@ -21,13 +20,13 @@ pub(super) struct Collection {
 }
 
 impl Collection {
-    /// When what waits has waited long enough.
+    /// When entries have waited long enough.
     pub(super) const fn deadline(&self) -> Option<Instant> {
         self.at
     }
 
-    /// Collects, if much is waiting, something has waited long enough, or an attempt has failed: now, with `errors`,
-    /// or earlier.
+    /// Collects if many entries wait, if one has waited long enough, or if an attempt has failed, now (`errors`) or
+    /// before.
     pub(super) fn collect_if_due<M: LbMaps>(
         &mut self,
         shadow: &mut Shadow<M>,
@@ -49,7 +48,7 @@ impl Collection {
     }
 }
 
-/// Deletes everything that nothing leads to any more.
+/// Deletes all unreferenced entries.
 pub(super) fn collect<M: LbMaps>(shadow: &mut Shadow<M>) -> Vec<MapError> {
     if !shadow.has_to_delete() {
         return Vec::new();

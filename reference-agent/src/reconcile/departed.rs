@@ -1,4 +1,4 @@
-//! Backends that have left: what ends their flows and sockets reads it from here.
+//! UDP backends that have left a service port, and whose flows and sockets must be ended.
 
 use std::collections::BTreeSet;
 
@@ -6,20 +6,19 @@ use lb_abi::{BackendId, ServiceId};
 
 use crate::transport::{Backend, Protocol, TransportAddress};
 
-/// How many departed backends, and frontends that have moved, are listed at most; the others are only counted.
+/// Most departed backends, and most moved frontends, that are listed; the others are counted.
 pub const DEPARTED_LIMIT: usize = 4096;
 
-/// A UDP backend that has left a service port. Flows and connected sockets that lead to it from there would go on for
-/// as long as both ends send.
+/// A UDP backend that has left a service port. Its flows and connected sockets would last as long as both ends send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Departed {
-    /// The number that the service port had; 0: that of an earlier start, which is not known.
+    /// The number of the service port; 0: one of an earlier start, not known.
     pub service: ServiceId,
     /// Its frontends; none of an earlier start.
     pub frontends: BTreeSet<TransportAddress>,
     /// The backend.
     pub backend: TransportAddress,
-    /// The number that it had.
+    /// Its number.
     pub id: BackendId,
 }
 
@@ -42,7 +41,7 @@ impl<T> Default for Bounded<T> {
 }
 
 impl<T> Bounded<T> {
-    /// Whether there was none.
+    /// Whether it is empty.
     pub const fn is_empty(&self) -> bool {
         self.listed.is_empty() && self.unlisted == 0
     }
@@ -74,7 +73,7 @@ impl Bounded<Departed> {
     }
 }
 
-/// Whether its flows don't end by themselves.
+/// Whether flows to a backend do not end by themselves.
 pub(super) fn is_udp(backend: &Backend) -> bool {
     backend.address.protocol == Protocol::Udp
 }

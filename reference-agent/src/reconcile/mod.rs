@@ -1,10 +1,9 @@
-//! Plan → maps, incrementally: what is written for a Service is compared with its plan, and only the difference
-//! is written.
+//! Plan → maps, incrementally: only the difference between a Service's plan and what was written is written.
 //!
 //! ```text
 //! ServicePlans, in chunks ─▶ mod.rs           addresses, clients of the cluster
 //!                            service_port.rs  backends, slots of a new generation, the switch, frontends
-//!                            collect.rs       what nothing leads to any more: barrier, old slots, numbers
+//!                            collect.rs       after a barrier: old slots, unused backends and numbers
 //!                                │ operations
 //!                                ▼
 //!                            shadow.rs        what the agent believes to be in each map ─▶ LbMaps
@@ -12,10 +11,10 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `shadow.rs` | each map as it was written, and the only way to write it; made of `addresses.rs`, `backends.rs` and `record.rs` (what is under one number) |
+//! | `shadow.rs` | each map as it was written, and the only way to write it; made of `addresses.rs`, `backends.rs` and `record.rs` (the entries of one number) |
 //! | `adopt.rs` | pinned maps → shadow |
-//! | `ports.rs` | which numbers, frontends and backends each service port has |
-//! | `service_port.rs` | writes service ports, in an order that no packet can tell |
+//! | `ports.rs` | the numbers, frontends and backends of each service port |
+//! | `service_port.rs` | writes service ports, in an order that no packet can observe |
 //! | `departed.rs`, `moved.rs` | UDP backends and frontends whose flows have to be ended |
 //! | `collect.rs` | deletes after a barrier |
 //! | `audit.rs` | maps against their shadow |
@@ -23,13 +22,12 @@
 //!
 //! # Guarantees
 //! - A program resolves every frontend, inside and outside, to the old set or to the new one, at every single write.
-//! - An address is known before its first frontend is there, and until its last one is gone; ranges of clients are
-//!   complete before the first frontend that uses them is there, and until the last one is gone.
-//! - A backend that serves a service port is in the map under one number, whether a slot carries it or not.
-//! - An unchanged plan causes no write, and a changed one no look at others.
-//! - A number is handed out again only after every entry that carries it is gone and every program that may
-//!   have read one has ended.
-//! - Whatever fails leaves the old state working, is named by [`Reconciler::troubles`], and is tried again.
+//! - An address is in the map before its first frontend and until after its last one. Ranges of clients are complete from
+//!   before the first frontend that uses them until after the last one.
+//! - A backend that serves a service port is in the map under one number, with or without a slot.
+//! - An unchanged plan causes no write. The cost of a changed plan does not depend on other Services.
+//! - A number is reused only after every entry with it is gone, and every program that may have read one has ended.
+//! - A failure leaves the old state working, is in [`Reconciler::troubles`], and is tried again.
 
 mod addresses;
 mod adopt;
@@ -72,8 +70,8 @@ pub use self::{
     service_port::REPLACED_LIMIT,
 };
 
-/// How many backends and frontends are written together at most, but for the last Service of them: bounds the plans
-/// that are there at one time, and for how long its frontends wait for others'.
+/// How many backends and frontends are written together, about. It bounds the plans in memory, and how long frontends wait
+/// for those of other Services.
 const CHUNK: usize = 1024;
 
 /// Writes plans into maps.
@@ -89,7 +87,7 @@ pub struct Reconciler<M> {
 }
 
 impl<M: LbMaps> Reconciler<M> {
-    /// Takes over the maps with what is in them. Writes nothing.
+    /// Adopts the maps with their contents. Writes nothing.
     ///
     /// # Errors
     /// The maps can't be read.
@@ -105,14 +103,13 @@ impl<M: LbMaps> Reconciler<M> {
         })
     }
 
-    /// Makes the maps say what the plans of these Services say.
+    /// Writes the plans of these Services.
     ///
-    /// The first call must name every Service there is: whatever is in the maps and in none of its plans is
-    /// removed. Of two that could claim the same adopted numbers, the first does; so those of which something is to be
-    /// kept come first.
+    /// The first call must have every Service: entries of the maps that are in none of the plans are removed. Of two
+    /// Services that could claim the same adopted number, the first does; so Services with kept backends come first.
     ///
-    /// Bound: at most [`REPLACED_LIMIT`] frontends that are there are given other values, between any two of which
-    /// running programs must end; Services with more to be replaced are [`postponed`](Self::postponed).
+    /// Bound: at most [`REPLACED_LIMIT`] existing frontends get other values, as running programs must end between any
+    /// two; Services with more of them are [`postponed`](Self::postponed).
     pub fn reconcile(&mut self, plans: impl IntoIterator<Item = (ObjectId, ServicePlan)>, now: Instant) {
         self.ports.begin_round(now);
         let mut errors = Vec::new();
@@ -130,7 +127,7 @@ impl<M: LbMaps> Reconciler<M> {
             }
         }
         self.update(&chunk, now);
-        self.ports.disown(&mut self.shadow);
+        self.ports.release_adopted(&mut self.shadow);
         errors.extend(self.ports.delete_frontends(&mut self.shadow));
         errors.extend(self.shadow.remove_excess_addresses());
         let has_failed = self.retries.removal_failed();
@@ -149,19 +146,19 @@ impl<M: LbMaps> Reconciler<M> {
         self.shadow.entries()
     }
 
-    /// Services whose failed writes are to be tried again now, or whose turn it is, with a fresh plan.
+    /// Services that need a fresh plan now: failed writes are due, or they were postponed.
     pub fn due(&self, now: Instant) -> Vec<ObjectId> {
         let mut due = self.retries.due(now);
         due.extend(self.ports.next());
         due
     }
 
-    /// How many Services are not written in full because others come first.
+    /// How many Services wait for another round because others came first.
     pub fn postponed(&self) -> usize {
         self.ports.postponed()
     }
 
-    /// When to call [`reconcile`](Self::reconcile) next, though no Service has changed.
+    /// When to call [`reconcile`](Self::reconcile) next without a change.
     pub fn deadline(&self) -> Option<Instant> {
         let times = [
             self.retries.deadline(),
@@ -171,32 +168,32 @@ impl<M: LbMaps> Reconciler<M> {
         times.into_iter().flatten().min()
     }
 
-    /// What failed and has not succeeded since.
+    /// Failures that last.
     pub fn troubles(&self) -> impl Iterator<Item = Trouble<'_>> {
         self.retries.troubles()
     }
 
-    /// What failed of one Service and has not succeeded since.
+    /// Lasting failures of one Service.
     pub(crate) fn failures(&self, service: ObjectId) -> impl Iterator<Item = Trouble<'_>> {
         self.retries.troubles_of(service)
     }
 
-    /// Services of which something failed and has not succeeded since.
+    /// Services with lasting failures.
     pub(crate) fn failing(&self) -> impl Iterator<Item = ObjectId> {
         self.retries.services()
     }
 
-    /// Services of which something was written since this was called last.
+    /// Services of which something was written since the last call.
     pub(crate) fn take_touched(&mut self) -> BTreeSet<ObjectId> {
         std::mem::take(&mut self.touched)
     }
 
-    /// UDP backends that left since this was called last.
+    /// UDP backends that left since the last call.
     pub(crate) fn take_departed(&mut self) -> Bounded<Departed> {
         self.ports.take_departed()
     }
 
-    /// UDP frontends that have moved since this was called last.
+    /// UDP frontends that have moved since the last call.
     pub(crate) fn take_moved(&mut self) -> Bounded<MovedFrontend> {
         self.ports.take_moved(&self.shadow)
     }
@@ -211,7 +208,7 @@ impl<M: LbMaps> Reconciler<M> {
         self.shadow.maps_mut()
     }
 
-    /// Gives the maps back: what a process that ends leaves.
+    /// Returns the maps.
     pub fn into_maps(self) -> M {
         self.shadow.into_maps()
     }
@@ -260,8 +257,8 @@ impl<M: LbMaps> Reconciler<M> {
         }
     }
 
-    /// Writes what several Services need that is not there, frontends excepted, in few operations on many entries. The
-    /// result: the numbers of the sets that are written, for each service port in order; empty if there are none.
+    /// Writes missing entries of several Services, frontends excepted, in few operations on many entries. The result: the
+    /// numbers of the written sets, for each service port in order; empty if there are none.
     fn write_ahead(&mut self, chunk: &[(ObjectId, ServicePlan)]) -> Vec<SetIds> {
         if chunk.len() < 2 {
             return Vec::new();
@@ -293,7 +290,7 @@ impl<M: LbMaps> Reconciler<M> {
         }
     }
 
-    /// Writes which clients are of the cluster, range by range. No order matters, as nothing leads there.
+    /// Writes the ranges of the cluster's clients, in any order.
     fn put_clients(&mut self, plan: &ServicePlan, failures: &mut Vec<Failure>) {
         let ranges = plan.clients.iter();
         let wanted = ranges

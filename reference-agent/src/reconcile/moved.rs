@@ -1,7 +1,7 @@
 //! UDP frontends that pass to another service port, or to none.
 //!
-//! FRONTENDS names numbers, and a service port may have several of them in turn. So the owner of each frontend is
-//! remembered. Of an earlier start it is known only where a service port claims an adopted number.
+//! A service port may have several numbers in turn, so that the owner of each frontend is remembered beside FRONTENDS. The
+//! owner of an earlier start is known only if a service port claims an adopted number.
 
 use std::collections::BTreeSet;
 
@@ -18,17 +18,17 @@ use crate::{
     transport::{TransportAddress, node_port},
 };
 
-/// A UDP frontend that is another service port's now, or none's. Flows and connected sockets of the one before would go
-/// on for as long as both ends send.
+/// A UDP frontend that has passed to another service port, or to none. Its flows and connected sockets would last as long
+/// as both ends send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MovedFrontend {
     /// The frontend; a node port has the unspecified address.
     pub frontend: TransportAddress,
-    /// The backends that clients of it may be connected to now; none if nothing answers there.
+    /// The backends that clients of it may be connected to now; empty if nothing is served there.
     pub backends: BTreeSet<TransportAddress>,
 }
 
-/// The service ports of the UDP frontends in the map, and which frontends have moved.
+/// The owners of UDP frontends in the map, and the frontends that have moved.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
     of: HashMap<FrontendKey, PortRef>,
@@ -36,7 +36,7 @@ pub(super) struct Owners {
 }
 
 impl Owners {
-    /// A service port has put a frontend. `answered`: clients reached a backend there before.
+    /// A service port has put a frontend. `answered`: it was served before.
     pub(super) fn put(&mut self, key: FrontendKey, by: &PortRef, answered: bool) {
         if key.protocol == UDP && self.of.insert(key, by.clone()).as_ref() != Some(by) && answered {
             self.moved.insert(key);
@@ -67,7 +67,7 @@ impl Owners {
         }
     }
 
-    /// The frontends that have moved since this was called last.
+    /// The frontends that have moved since the last call.
     pub(super) fn take<M: LbMaps>(&mut self, ports: &Ports, shadow: &Shadow<M>) -> Bounded<MovedFrontend> {
         let mut moved = Bounded::default();
         for key in std::mem::take(&mut self.moved) {
@@ -79,7 +79,7 @@ impl Owners {
         moved
     }
 
-    /// The backends behind what answers at a frontend now: it, or a node port.
+    /// The backends at a frontend now, which may be those of a node port.
     fn backends_at<M: LbMaps>(
         &self,
         key: FrontendKey,

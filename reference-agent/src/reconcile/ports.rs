@@ -198,7 +198,7 @@ impl Ports {
         }
     }
 
-    /// Takes the frontends out that were given up and are not wanted by another service port.
+    /// Takes out the frontends that were given up and that no other service port wants.
     pub(super) fn take_misplaced(&mut self) -> Vec<FrontendKey> {
         let misplaced = std::mem::take(&mut self.misplaced).into_iter();
         misplaced.filter(|key| !self.wanted.contains_key(key)).collect()

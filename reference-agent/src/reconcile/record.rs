@@ -1,4 +1,4 @@
-//! What is in the maps under one [`ServiceId`]: one set of backends of a service port.
+//! The entries of one [`ServiceId`] in the maps: one set of backends of a service port.
 //!
 //! # Invariants
 //! - `slots` are the entries of SLOTS of `generation`, in order, and SERVICES names so many, if `intact`. Otherwise
@@ -16,7 +16,7 @@ use crate::{hash::HashSet, resolve::source_of};
 /// Entries of SLOTS.
 pub(super) type Slots = Vec<(SlotKey, BackendId)>;
 
-/// What is under one [`ServiceId`].
+/// The entries of one [`ServiceId`].
 #[derive(Debug, Default)]
 pub(super) struct Record {
     /// Whether SERVICES has it.
@@ -31,9 +31,9 @@ pub(super) struct Record {
     intact: bool,
     /// Otherwise, the entries of its current generation.
     scattered: Slots,
-    /// What the agent's own sockets go on using.
+    /// The generation that the agent's own sockets go on using.
     kept: Option<Kept>,
-    /// Its ranges of clients, in the map.
+    /// Its ranges of clients in the map.
     sources: BTreeSet<SourceKey>,
     /// How many frontends name it, …
     frontends: u32,
@@ -135,7 +135,7 @@ impl Record {
                 .all(|(&held, id)| id == Some(held))
     }
 
-    /// What is kept for the agent's own sockets.
+    /// The generation that is kept for the agent's own sockets.
     pub(super) const fn kept(&self) -> Option<&Kept> {
         self.kept.as_ref()
     }
@@ -145,7 +145,7 @@ impl Record {
         self.kept.as_ref().is_some_and(Kept::is_in_map)
     }
 
-    /// The current value, if the agent's own sockets can keep to it.
+    /// The current value, if the agent's own sockets can go on using it.
     pub(super) fn usable_value(&self) -> Option<Service> {
         self.has_usable_slots().then(|| self.value())
     }
@@ -183,7 +183,7 @@ impl Record {
         self.ranged != 0
     }
 
-    /// Whether an entry of SLOTS is one of its.
+    /// Whether it has an entry of SLOTS.
     pub(super) fn has_entry(&self, key: SlotKey) -> bool {
         let SlotKey {
             generation, index, ..
@@ -212,7 +212,7 @@ impl Record {
     }
 }
 
-/// Writing. What leaves is returned, as entries of SLOTS to delete.
+/// Writing. Slots that leave are returned, to be deleted.
 impl Record {
     /// A number of an adopted map. `in_map`: whether SERVICES has it.
     pub(super) fn adopted(in_map: bool) -> Self {
@@ -228,13 +228,13 @@ impl Record {
         (self.slots, self.members, self.intact) = (slots, members, true);
     }
 
-    /// The same, where they are not.
+    /// The current generation of an adopted number, whose slots are not complete.
     pub(super) fn adopt_scattered(&mut self, generation: u32, scattered: Slots) {
         self.generation = generation;
         self.scattered = scattered;
     }
 
-    /// What an adopted KEPT has.
+    /// The entry of an adopted KEPT.
     pub(super) fn adopt_kept(&mut self, kept: Kept) {
         self.kept = Some(kept);
     }
@@ -258,7 +258,7 @@ impl Record {
         self.in_map = false;
     }
 
-    /// Takes the current generation out; what is kept of it stays.
+    /// Takes the current generation out, unless it is kept.
     pub(super) fn take_current(&mut self, id: ServiceId) -> Slots {
         let slots = std::mem::take(&mut self.slots);
         let mut leaving = std::mem::take(&mut self.scattered);
@@ -293,14 +293,14 @@ impl Record {
         older.map_or_else(Slots::new, |older| older.entries(id).collect())
     }
 
-    /// KEPT has what is kept.
+    /// The kept generation has been put in KEPT.
     pub(super) const fn kept_put(&mut self) {
         if let Some(kept) = &mut self.kept {
             kept.in_map = true;
         }
     }
 
-    /// Takes what is kept out.
+    /// Takes the kept generation out.
     pub(super) fn take_kept(&mut self, id: ServiceId) -> Slots {
         let kept = self.kept.take();
         kept.map_or_else(Slots::new, |kept| kept.entries(id).collect())

@@ -1,4 +1,4 @@
-//! What failed, and when it is tried again.
+//! Failed writes, and when they are tried again.
 
 use std::{
     collections::BTreeMap,
@@ -16,9 +16,9 @@ pub const RETRY_LIMIT: Duration = Duration::from_secs(5);
 /// One failed write.
 #[derive(Debug)]
 pub(super) struct Failure {
-    /// The service port it was for.
+    /// Its service port.
     port: Option<PortId>,
-    /// What the map returned.
+    /// The map's error.
     error: MapError,
 }
 
@@ -35,14 +35,14 @@ impl Failure {
     }
 }
 
-/// Something that failed and has not succeeded since.
+/// A failure that lasts.
 #[derive(Clone, Debug)]
 pub struct Trouble<'a> {
-    /// The Service that is not written; `None`: entries that should be gone and are not.
+    /// The Service that is not written; `None`: entries that are not removed.
     pub service: Option<ObjectId>,
     /// Its port.
     pub port: Option<&'a PortId>,
-    /// What the map returned.
+    /// The map's error.
     pub error: &'a MapError,
     /// How often it was tried.
     pub attempts: u32,
@@ -90,7 +90,7 @@ impl Retry {
 }
 
 impl Retries {
-    /// A Service was written, as far as it went.
+    /// A Service was written, with these failures.
     pub(super) fn attempted(&mut self, service: ObjectId, failures: Vec<Failure>, now: Instant) {
         match Retry::after(self.services.get(&service), failures, now) {
             Some(retry) => _ = self.services.insert(service, retry),
@@ -98,14 +98,14 @@ impl Retries {
         }
     }
 
-    /// Removals were carried out, as far as they went. Of many errors the first stands for all.
+    /// Entries were removed, with these errors, of which the first is kept.
     pub(super) fn removed(&mut self, errors: Vec<MapError>, now: Instant) {
         let first = errors.into_iter().take(1);
         let failures = first.map(Failure::of_no_port).collect();
         self.removals = Retry::after(self.removals.as_ref(), failures, now);
     }
 
-    /// Whether something that should be gone is still there.
+    /// Whether entries could not be removed.
     pub(super) const fn removal_failed(&self) -> bool {
         self.removals.is_some()
     }
@@ -129,12 +129,12 @@ impl Retries {
         services.chain(self.removals.iter().flat_map(|retry| retry.troubles(None)))
     }
 
-    /// Services of which something failed.
+    /// Services with failures.
     pub(super) fn services(&self) -> impl Iterator<Item = ObjectId> {
         self.services.keys().copied()
     }
 
-    /// Those of one Service.
+    /// Failures of one Service.
     pub(super) fn troubles_of(&self, service: ObjectId) -> impl Iterator<Item = Trouble<'_>> {
         let retry = self.services.get(&service).into_iter();
         retry.flat_map(move |retry| retry.troubles(Some(service)))

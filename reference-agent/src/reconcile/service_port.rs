@@ -1,5 +1,5 @@
-//! Writes service ports: the backends, a new generation of slots, the switch to it, the frontends; then the old
-//! generation is let go.
+//! Writes service ports: the backends, a new generation of slots, the switch to it, the frontends; then drops the old
+//! generation.
 //!
 //! # Guarantees
 //! - A program resolves a frontend to the old set or to the new one, at every single write: nothing leads to slots
@@ -36,9 +36,8 @@ use crate::{
 /// How many slots of new sets are put together at most, but for the last set of them.
 const SLOTS: usize = 16_384;
 
-/// How many frontends are replaced in one round. Between two replacements, every program that was running must have
-/// ended, for which the kernel takes some 10 ms. There are rarely more than one, until a new agent chooses backends in
-/// another way, or many Services get affinity at once.
+/// How many frontends are replaced in one round. A barrier comes between two replacements, which takes the kernel some 10
+/// ms. Many are replaced only when the selection of backends changes with a restart, or many Services get affinity.
 pub const REPLACED_LIMIT: usize = 16;
 
 /// All service ports, and what their writes have caused.
@@ -131,9 +130,9 @@ impl ServicePorts {
     }
 
     /// Every plan has been seen: adopted numbers and backends without a service port may go.
-    pub(super) fn disown<M: LbMaps>(&mut self, shadow: &mut Shadow<M>) {
+    pub(super) fn release_adopted<M: LbMaps>(&mut self, shadow: &mut Shadow<M>) {
         self.ports.retire_unclaimed(shadow);
-        for (id, backend) in shadow.disown_backends() {
+        for (id, backend) in shadow.release_adopted_backends() {
             self.departed.add_backend(0, &BTreeSet::new(), id, backend);
         }
     }
@@ -291,7 +290,7 @@ impl ServicePorts {
                 continue;
             }
             self.claim(shadow, at, set, &wanted);
-            // Without a place for any frontend, the failed address is reported already.
+            // If no frontend can be put, the failed address is reported already.
             if self.ports.id(at, set).is_none() && !has_usable_address(shadow, plan) {
                 continue;
             }
@@ -351,7 +350,7 @@ impl ServicePorts {
         };
         self.ports.assign(shadow, at, set, id);
         self.owners.claim(shadow, wanted, id, at);
-        // As far as can be known, its flows were those of its slots.
+        // Its flows were those of its slots, as far as is known.
         let slots = shadow.record(id).map_or(&[][..], Record::slots);
         let held = self.ports.serving(at).iter();
         let serving: BTreeSet<BackendId> = held.chain(slots).copied().collect();
@@ -381,8 +380,8 @@ impl ServicePorts {
         if shadow.holds(id, &slots, members) && may_stay && !is_too_wide {
             return Ok(id);
         }
-        // A frontend that this port gives up, or uses otherwise, must not see its new backends, and one that comes
-        // must not see its old ranges: they get a new number.
+        // A frontend that this port gives up, or uses for another set, must not see its new backends, and a new frontend
+        // must not see its old ranges: the set gets a new number.
         if !is_exclusive || is_too_wide {
             let new = if keep {
                 write_new_empty_set(shadow, id, members)?
@@ -540,7 +539,7 @@ fn write_new_empty_set<M: LbMaps>(
     Ok(id)
 }
 
-// Frontends, and what they no longer lead to.
+// Frontends, and what they no longer use.
 
 impl ServicePorts {
     /// Puts frontends of many service ports, each with the index of its failures. New ones come first, in one
@@ -589,7 +588,7 @@ impl ServicePorts {
         }
     }
 
-    /// After its frontends were put, or not: lets go what nothing leads to any more.
+    /// After its frontends were put, or not: drops what no frontend uses any more.
     pub(super) fn finish<M: LbMaps>(
         &mut self,
         shadow: &mut Shadow<M>,
@@ -618,7 +617,7 @@ impl ServicePorts {
             let is_written = prepared.ids.get(set) == Some(id);
             let is_idle = is_written && is_unnamed && !self.postponed.has(at.service());
             if is_idle || !plan.uses(set) {
-                // Nothing leads there, or nothing shall: no reason to keep the room.
+                // No frontend uses it, or will.
                 self.ports.unassign(shadow, at, set);
             }
         }
@@ -626,7 +625,7 @@ impl ServicePorts {
             .iter()
             .all(|&set| !plan.uses(set) || prepared.ids.get(set).is_some());
         if !is_complete {
-            self.hold_too(shadow, at, plan);
+            self.hold_also(shadow, at, plan);
         } else if let Err(error) = self.serve(shadow, at, plan, prepared.before) {
             failures.push(Failure::of_port(at, error));
         }
@@ -672,7 +671,7 @@ impl ServicePorts {
 
     /// While a service port is not written, it keeps the backends that it had, and those of its plan that are in the
     /// map, so that they are there when the write succeeds.
-    fn hold_too<M: LbMaps>(&mut self, shadow: &mut Shadow<M>, at: &PortRef, plan: &PortPlan) {
+    fn hold_also<M: LbMaps>(&mut self, shadow: &mut Shadow<M>, at: &PortRef, plan: &PortPlan) {
         let held = self.ports.serving(at).iter().copied();
         let serving: BTreeSet<BackendId> = held.chain(ids_of(shadow, &plan.serving)).collect();
         self.hold(shadow, at, &Vec::from_iter(serving));

@@ -1,7 +1,7 @@
-//! The shadow of the maps: what the agent believes to be in each of them, and the only way to write them.
+//! The shadow of the maps: the entries that the agent has written, and the only way to write them.
 //!
-//! Every operation writes a map and notes what succeeded. So the shadow and the maps differ only by what others do to
-//! the maps, which the audit compares.
+//! Every operation writes a map and notes what succeeded. So the shadow and the maps differ only by writes of other
+//! programs, which the audit finds.
 //!
 //! # Invariants
 //! - A hash map gives the memory of a replaced or deleted entry to the next put at once, where a program that found
@@ -41,7 +41,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Shadow<M> {
     maps: M,
-    /// How many entries were put or deleted, or were to be.
+    /// How many entries were put or deleted; failures included.
     writes: u64,
     /// Maps, in the order of [`Map::ALL`], of which memory was freed since the last barrier.
     freed: [bool; Map::ALL.len()],
@@ -51,14 +51,14 @@ pub(super) struct Shadow<M> {
     frontends: HashMap<FrontendKey, Frontend>,
     /// How many entries SLOTS has.
     slots: usize,
-    /// Entries of SLOTS that are no longer, or not yet, or never were current.
+    /// Entries of SLOTS that are not current, and not about to be.
     slots_to_delete: BTreeMap<SlotKey, BackendId>,
-    /// Entries of SOURCES that say which clients are of the cluster.
+    /// Entries of SOURCES with the ranges of the cluster's clients.
     clients: BTreeSet<SourceKey>,
-    /// Entries of SOURCES that no frontend uses any more, or of clients that are not of the cluster any more.
+    /// Entries of SOURCES that are not used any more.
     sources_to_delete: BTreeSet<SourceKey>,
-    /// Numbers that a frontend has left since their service ports were written: maybe no frontend uses their ranges
-    /// and members. A port is written before another one takes its frontend, and long before if that fails at first.
+    /// Numbers that a frontend has left since their service ports were written. Maybe no frontend uses their ranges and
+    /// members any more.
     unreferenced: BTreeSet<ServiceId>,
     /// Numbers without a service port, to be removed.
     retired: BTreeSet<ServiceId>,
@@ -111,12 +111,12 @@ impl<M: LbMaps> Shadow<M> {
         &mut self.maps
     }
 
-    /// Gives the maps back.
+    /// Returns the maps.
     pub(super) fn into_maps(self) -> M {
         self.maps
     }
 
-    /// How many entries were put or deleted, or were to be; ranges of service ports excepted.
+    /// How many entries were put or deleted; failures included.
     pub(super) const fn writes(&self) -> u64 {
         self.writes
     }
@@ -146,7 +146,7 @@ impl<M: LbMaps> Shadow<M> {
             Map::Services => count(|record| usize::from(record.is_in_map())),
             Map::Kept => count(|record| usize::from(record.is_in_kept())),
             Map::Sources => count(|record| record.sources().len()) + self.clients.len(),
-            Map::Addresses => self.addresses.there().len(),
+            Map::Addresses => self.addresses.written().len(),
             Map::Frontends => self.frontends.len(),
         })
     }
@@ -227,7 +227,7 @@ impl<M: LbMaps> Shadow<M> {
 
     /// Whether the map has an address.
     pub(super) fn has_address(&self, address: Address) -> bool {
-        self.addresses.there().contains_key(&address)
+        self.addresses.written().contains_key(&address)
     }
 
     /// Whether frontends may be put at an address.
@@ -237,7 +237,7 @@ impl<M: LbMaps> Shadow<M> {
 
     /// Whether node ports answer at an address.
     pub(super) fn is_node_address(&self, address: Address) -> bool {
-        let flags = self.addresses.there().get(&address);
+        let flags = self.addresses.written().get(&address);
         flags.is_some_and(|flags| flags & address_flags::NODE != 0)
     }
 
@@ -314,9 +314,9 @@ impl<M: LbMaps> Shadow<M> {
     }
 
     /// Every plan has been seen: adopted backends are kept for service ports alone. The result: see
-    /// [`Backends::disown`].
-    pub(super) fn disown_backends(&mut self) -> Vec<(BackendId, Backend)> {
-        self.backends.disown()
+    /// [`Backends::release_adopted`].
+    pub(super) fn release_adopted_backends(&mut self) -> Vec<(BackendId, Backend)> {
+        self.backends.release_adopted()
     }
 
     /// Puts those of these backends that are not in the map.
@@ -348,7 +348,7 @@ impl<M: LbMaps> Shadow<M> {
             if index < done {
                 self.backends.put(id, backend);
             } else {
-                self.backends.give_back(id);
+                self.backends.free(id);
             }
         }
         result.map_err(|partial| partial.error)?;
@@ -411,7 +411,7 @@ impl<M: LbMaps> Shadow<M> {
         self.unclaimed.remove(&id);
     }
 
-    /// A number is no service port's any more: it goes when no frontend names it.
+    /// A number is no service port's any more: it is deleted when no frontend names it.
     pub(super) fn retire(&mut self, id: ServiceId) {
         self.retired.insert(id);
     }
@@ -431,7 +431,7 @@ impl<M: LbMaps> Shadow<M> {
         self.record(id).is_some_and(|record| record.frontends() == 0)
     }
 
-    /// Lets all slots and ranges of a removable number go.
+    /// Marks all slots and ranges of a removable number for deletion.
     pub(super) fn empty_number(&mut self, id: ServiceId) {
         if let Some(record) = self.records.get_mut(&id) {
             self.slots_to_delete.extend(record.take_current(id));
@@ -495,7 +495,7 @@ impl<M: LbMaps> Shadow<M> {
             self.backends.carried(*backend);
         }
         result.map_err(|Partial { error, .. }| {
-            self.take_back(&new[..done]);
+            self.delete_uncommitted(&new[..done]);
             error
         })
     }
@@ -516,7 +516,7 @@ impl<M: LbMaps> Shadow<M> {
         };
         self.writes += 1;
         if let Err(error) = self.maps.put_service(id, value) {
-            self.take_back(new);
+            self.delete_uncommitted(new);
             return Err(error);
         }
         if let Some(record) = self.records.get_mut(&id) {
@@ -528,7 +528,7 @@ impl<M: LbMaps> Shadow<M> {
 
     /// Deletes slots that never were current, so that no program can have found them: at once, because others may
     /// fit where these did not.
-    fn take_back(&mut self, slots: &[(SlotKey, BackendId)]) {
+    fn delete_uncommitted(&mut self, slots: &[(SlotKey, BackendId)]) {
         let keys: Vec<SlotKey> = slots.iter().map(|(key, _)| *key).collect();
         let result = self.maps.delete_slots(&keys);
         let done = done(&result, slots.len());
@@ -572,7 +572,7 @@ impl<M: LbMaps> Shadow<M> {
         self.slots_to_delete.range(first..=last).next().is_some()
     }
 
-    /// Lets the members of a number go, which no frontend reads.
+    /// Marks the members of a number, which no frontend reads, for deletion.
     pub(super) fn drop_members(&mut self, id: ServiceId) {
         if let Some(record) = self.records.get_mut(&id) {
             self.slots_to_delete.extend(record.take_members(id));
@@ -725,13 +725,12 @@ impl<M: LbMaps> Shadow<M> {
         }
     }
 
-    /// The set of a number has been written for a service port, which lets ranges and members go that no frontend
-    /// uses.
+    /// The set of a number has been written for a service port, which then drops unused ranges and members itself.
     pub(super) fn set_written(&mut self, id: ServiceId) {
         self.unreferenced.remove(&id);
     }
 
-    /// Lets ranges and members go that no frontend uses, of numbers that frontends have left.
+    /// Marks ranges and members that no frontend uses for deletion, of numbers that frontends have left.
     pub(super) fn release_unreferenced(&mut self) {
         for id in std::mem::take(&mut self.unreferenced) {
             let Some(record) = self.records.get_mut(&id) else {
@@ -755,20 +754,21 @@ impl<M: LbMaps> Shadow<M> {
         if let Some(record) = self.records.get_mut(&id)
             && !record.sources().contains(&key)
         {
+            self.writes += 1;
             self.maps.put_source(key)?;
             record.source_put(key);
         }
         Ok(())
     }
 
-    /// Lets all other ranges of clients of a number go.
+    /// Marks all other ranges of clients of a number for deletion.
     pub(super) fn drop_ranges_but(&mut self, id: ServiceId, wanted: &BTreeSet<SourceKey>) {
         if let Some(record) = self.records.get(&id) {
             self.sources_to_delete.extend(record.sources().difference(wanted));
         }
     }
 
-    /// Puts the ranges of the cluster's clients, until one fails, and lets others go.
+    /// Puts the ranges of the cluster's clients, until one fails, and marks others for deletion.
     pub(super) fn put_clients(&mut self, wanted: BTreeSet<SourceKey>) -> Result<(), MapError> {
         self.sources_to_delete.extend(self.clients.difference(&wanted));
         // All of them, before the first that does not fit.
@@ -808,7 +808,7 @@ impl<M: LbMaps> Shadow<M> {
 /// What an audit compares: each map as it was written.
 impl<M: LbMaps> Shadow<M> {
     pub(super) fn backends(&self) -> impl Iterator<Item = (BackendId, lb_abi::Backend)> {
-        self.backends.there().map(|(id, backend)| (id, backend.value()))
+        self.backends.written().map(|(id, backend)| (id, backend.value()))
     }
 
     /// Whether a number of a backend is in use.
@@ -825,7 +825,7 @@ impl<M: LbMaps> Shadow<M> {
         self.slots_to_delete.contains_key(key)
     }
 
-    /// Those whose slots are complete; the others will be replaced.
+    /// Entries whose slots are complete; the others will be replaced.
     pub(super) fn services(&self) -> impl Iterator<Item = (ServiceId, Service)> {
         let records = self.records.iter();
         records
@@ -845,7 +845,7 @@ impl<M: LbMaps> Shadow<M> {
         })
     }
 
-    /// Those that are not to be deleted.
+    /// Entries that are not to be deleted.
     pub(super) fn sources(&self) -> impl Iterator<Item = (SourceKey, u32)> {
         let ranges = self.records.values().flat_map(Record::sources);
         ranges
@@ -859,7 +859,7 @@ impl<M: LbMaps> Shadow<M> {
     }
 
     pub(super) fn addresses(&self) -> impl Iterator<Item = (Address, u32)> {
-        let there = self.addresses.there().iter();
+        let there = self.addresses.written().iter();
         there.map(|(&address, &flags)| (address, flags))
     }
 
@@ -980,12 +980,12 @@ impl<M: LbMaps> Shadow<M> {
     }
 }
 
-/// How many of so many entries an operation was carried out on.
+/// How many of the entries of an operation were written.
 fn done(result: &Result<(), Partial>, all: usize) -> usize {
     result.as_ref().map_or_else(|partial| partial.done, |()| all)
 }
 
-/// Carries an operation out on all keys, passing over those that fail, and returns those that did not.
+/// Runs an operation on all keys, and skips those that fail. The result: the keys that did not.
 fn all_but_failed<K: Copy>(
     keys: &[K],
     errors: &mut Vec<MapError>,

@@ -6,27 +6,27 @@
 //!         └──────────────────────────┘ expired or unreadable: a new list
 //! ```
 //!
-//! An object is taken from the wire as JSON, whatever is in it, and decoded part by part ([`crate::decode`]): one
-//! that is malformed costs its own malformed parts, never the watch, the list, or another object. Only a line
-//! that is no JSON at all can't be told; then the watch is started again with a list, since an event may be
-//! lost.
+//! An object is taken as JSON and decoded part by part ([`crate::decode`]): a malformed one loses its malformed parts, and
+//! affects neither the watch nor other objects. Only a line that is no JSON makes the watch begin again with a list, since
+//! an event may be lost.
 //!
-//! The watches leave out, as kube-proxy's do, what is not balanced here: Services of another proxy and headless ones,
-//! with their slices. An object that gets such a label arrives as deleted.
+//! As kube-proxy's, the watches leave out Services of another proxy and headless ones, with their slices. An object that
+//! gets such a label arrives as deleted.
 //!
-//! Lists are consistent reads: none shows a state from before another one's, whichever API server answers. They are
-//! streamed (KEP-3157) where the server can, since a streamed list costs the server no copy of it; otherwise paged. A
-//! server that does not know streaming says so, or is found out by what it sends. One that falls silent within a list,
-//! or ends it early, may not know it, or may have been stopped: one list is paged, and the next one streamed again.
+//! Lists are consistent reads: no later list is older, whichever API server answers. They are streamed (KEP-3157) if the
+//! server can, which saves it a copy of the list; otherwise paged. A server without streaming answers with an error, or
+//! sends something else. If a streamed list ends early or stops, the server may not know streaming, or may have been
+//! stopped: the next list is paged, and the one after it streamed again.
 //!
-//! An API server without ServiceCIDRs (before 1.33) answers 404: it has none, and is asked again after [`WATCH_LIMIT`].
+//! An API server without ServiceCIDRs (before 1.33) answers 404: there are none, and it is tried again after
+//! [`WATCH_LIMIT`].
 //!
 //! # Bounds
-//! [`RETRY_LIMIT`] between tries, behind an answer that the client may hold back for [`RETRY_AFTER_LIMIT`](crate::api_access::RETRY_AFTER_LIMIT), [`WATCH_LIMIT`] for one watch, [`WATCH_LEAST`] for one that brings
-//! nothing, [`STREAM_LIMIT`] for an API server that says nothing
-//! during a streamed list, [`PAGE`] objects in a page, [`EVENTS`](crate::agent::EVENTS) in the queue to the control loop, which slows the watches down when it is full.
+//! [`RETRY_LIMIT`] between tries, after an answer that the client may delay for
+//! [`RETRY_AFTER_LIMIT`](crate::api_access::RETRY_AFTER_LIMIT); [`WATCH_LIMIT`] for one watch, at least [`WATCH_LEAST`] for
+//! one without events; [`STREAM_LIMIT`] of silence during a streamed list; [`PAGE`] objects in a page.
 
-mod ended;
+mod error;
 mod raw;
 mod watch;
 
@@ -39,10 +39,11 @@ use serde_json::Value;
 pub use self::watch::reflect;
 pub(crate) use self::watch::triggered;
 use crate::{
-    agent::Feed,
     decode::{self, Decoded, Defect},
+    feed::Feed,
     model::{Node, Service, ServiceCidr, Slice},
     names::ObjectName,
+    readiness::WATCH_SILENCE_LIMIT,
     relist::Object,
     reports::Reports,
 };
@@ -51,14 +52,15 @@ use crate::{
 pub const RETRY_FIRST: Duration = Duration::from_millis(100);
 /// Longest delay between two tries. Each is up to twice the one before; a random half keeps agents apart.
 pub const RETRY_LIMIT: Duration = Duration::from_secs(5);
-/// The API server ends each watch after this time; the next one goes on from there.
+/// The API server ends each watch after this time; the next one continues it.
 pub const WATCH_LIMIT: Duration = Duration::from_secs(60);
-/// A watch that ends earlier, and has brought nothing, has failed: the next one comes after a delay.
+/// A watch that ends earlier without an event has failed: the next one comes after a delay.
 pub const WATCH_LEAST: Duration = Duration::from_secs(1);
-/// With nothing of a kind for longer than this, no event and no regular end of a watch, `/readyz` says so. One watch, and
-/// a pause that an API server may take for a restart.
-pub const HEARD_LIMIT: Duration = WATCH_LIMIT.saturating_add(Duration::from_secs(30));
-/// A streamed list that is not complete and brings nothing for this long is given up for a paged one.
+const _: () = assert!(
+    WATCH_SILENCE_LIMIT.as_secs() > WATCH_LIMIT.as_secs(),
+    "a quiet watch is ready"
+);
+/// An incomplete streamed list that is silent for this long is replaced by a paged one.
 pub const STREAM_LIMIT: Duration = Duration::from_secs(10);
 /// Objects in one page of a list: client-go's default.
 pub const PAGE: u32 = 500;
@@ -66,13 +68,13 @@ pub const PAGE: u32 = 500;
 /// Label of a Service that has no cluster IP, and of its slices.
 const HEADLESS: &str = "service.kubernetes.io/headless";
 
-/// What can be reflected.
+/// A kind of object that is watched.
 pub trait Reflected: Object + Sized + Send + 'static {
-    /// Whether an API server may have no such kind, which is then as if there were no object of it.
+    /// Whether an API server may not know the kind. Then there is no object of it.
     const OPTIONAL: bool = false;
-    /// Where the API has it.
+    /// Its API resource.
     fn resource() -> ApiResource;
-    /// Which of them are watched.
+    /// The label selector of the watch.
     fn selector() -> Option<String>;
     /// Reads the name of one object.
     ///
@@ -159,7 +161,7 @@ fn balanced() -> String {
     format!("!{},!{HEADLESS}", decode::SERVICE_PROXY_NAME)
 }
 
-/// Watches the kinds that plans are made of.
+/// Watches of the kinds that plans are made of.
 pub fn feeds(client: &Client, reports: &Reports) -> Vec<Feed> {
     vec![
         feed::<Service>(client, reports),
@@ -168,7 +170,7 @@ pub fn feeds(client: &Client, reports: &Reports) -> Vec<Feed> {
     ]
 }
 
-/// Watches ServiceCIDRs.
+/// The watch of ServiceCIDRs.
 pub fn service_cidrs(client: &Client, reports: &Reports) -> Feed {
     feed::<ServiceCidr>(client, reports)
 }

@@ -10,7 +10,7 @@ use kube::{
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// Any object, as it came. Reading it fails only where the JSON itself is broken.
+/// Any object. Reading it fails only if it is no JSON.
 #[derive(Clone)]
 pub(super) struct Raw {
     metadata: ObjectMeta,
@@ -18,7 +18,7 @@ pub(super) struct Raw {
 }
 
 impl Raw {
-    /// The version to go on from behind this object.
+    /// The version after this object.
     pub(super) fn version(&self) -> Option<&str> {
         let version = self.metadata.resource_version.as_deref();
         version.filter(|version| !version.is_empty())
@@ -28,7 +28,7 @@ impl Raw {
 impl<'de> Deserialize<'de> for Raw {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut object = Value::deserialize(deserializer)?;
-        // Often the larger half of an object, and of no use here.
+        // Often the larger half of an object, and not used.
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");
         }

@@ -1,7 +1,7 @@
-//! List and watch of one kind, over everything that can go wrong with them.
+//! List and watch of one kind, through all their failures.
 //!
-//! kube's own watcher streams lists from version 0, which may be older than what was known, and waits without end for
-//! a server that ignores the request to stream.
+//! kube's own watcher streams lists from version 0, which may be older than the last known one, and waits without end for a
+//! server that ignores the request to stream.
 
 use std::time::{self, Duration, SystemTime};
 
@@ -18,12 +18,12 @@ use tokio::time::Instant;
 
 use super::{
     PAGE, RETRY_FIRST, RETRY_LIMIT, Reflected, STREAM_LIMIT, WATCH_LEAST, WATCH_LIMIT,
-    ended::{Ended, broken, not_streamed},
+    error::{WatchError, broken, not_streamed},
     raw::Raw,
 };
 use crate::{
-    agent::{Closed, EventSender},
     decode::Defect,
+    feed::{Closed, EventSender},
     findings::Finding,
     ledger::{Origin, Subject},
     model::{Event, Kind},
@@ -34,10 +34,10 @@ use crate::{
 
 /// Annotation of the bookmark that ends a streamed list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
-/// Annotation of a slice: when the change behind it happened.
+/// Annotation of a slice: the time of the change that caused it.
 const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
-/// Watches one kind until nobody listens.
+/// Watches one kind until the queue of events is closed.
 pub async fn reflect<T: Reflected>(client: Client, events: EventSender, reports: Reports) {
     let closed = events.clone();
     let reflector = Reflector::<T>::new(client, events, reports);
@@ -51,10 +51,9 @@ pub async fn reflect<T: Reflected>(client: Client, events: EventSender, reports:
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Streams {
     Yes,
-    /// A stream went wrong before the end of its list, which may be the server's end or its ignorance: one list in pages
-    /// comes first.
-    NotNow,
-    /// A server has said that it doesn't, or shown it.
+    /// A stream failed before the end of its list: the server was stopped, or does not stream. One paged list comes first.
+    AfterPages,
+    /// The server does not stream.
     No,
 }
 
@@ -65,11 +64,11 @@ struct Reflector<T> {
     reports: Reports,
     relist: Relist,
     streams: Streams,
-    /// Where a watch goes on from; `None`: with a list.
+    /// The version at which the next watch begins; `None`: a list comes first.
     version: Option<String>,
     delay: Duration,
-    /// Something has come since the last answer that nothing else has come behind.
-    credit: bool,
+    /// Whether the acceptance of a watch counts as an answer: something came since the last one.
+    may_count_accepted: bool,
     of: std::marker::PhantomData<fn() -> T>,
 }
 
@@ -85,7 +84,7 @@ impl<T: Reflected> Reflector<T> {
             streams: Streams::Yes,
             version: None,
             delay: RETRY_FIRST,
-            credit: true,
+            may_count_accepted: true,
             of: std::marker::PhantomData,
         }
     }
@@ -101,79 +100,79 @@ impl<T: Reflected> Reflector<T> {
                 }
             };
             let ended = match ended {
-                Err(ended) if T::OPTIONAL && ended.is_unknown_kind() => self.there_are_none().await,
+                Err(error) if T::OPTIONAL && error.is_unknown_kind() => self.unknown_kind().await,
                 ended => ended,
             };
             match ended {
                 Ok(()) => {}
-                Err(Ended::Closed(closed)) => return closed,
-                Err(ended) => self.recover(&ended).await,
+                Err(WatchError::Closed(closed)) => return closed,
+                Err(error) => self.recover(&error).await,
             }
         }
     }
 
-    /// Names what happened, decides where to go on, and waits.
-    async fn recover(&mut self, ended: &Ended) {
+    /// Reports the failure, chooses where to continue, and waits.
+    async fn recover(&mut self, error: &WatchError) {
         let kind = self.kind.as_str();
         self.reports
             .metrics
             .watch_restarts
-            .at([kind, ended.cause()])
+            .at([kind, error.cause()])
             .inc();
-        if let Ended::NotStreamed(why) = ended {
+        if let WatchError::NotStreamed(why) = error {
             tracing::info!(kind, why, "the API server does not stream lists; taking pages");
             self.streams = Streams::No;
             return;
         }
-        self.reports.board.list_fails(T::KIND, ended.to_string());
-        let list = ended.needs_list();
+        self.reports.readiness.watch_failed(T::KIND, error.to_string());
+        let list = error.needs_list();
         if list {
             self.version = None;
         }
         let pause = self.delay.mul_f64(rand::random_range(0.5..=1.0));
-        tracing::warn!(kind, error = %ended, ?pause, list, "the watch failed");
+        tracing::warn!(kind, %error, ?pause, list, "the watch failed");
         tokio::time::sleep(pause).await;
         self.delay = (self.delay * 2).min(RETRY_LIMIT);
     }
 
-    /// As a list of nothing, and a watch that brings nothing.
-    async fn there_are_none(&mut self) -> Result<(), Ended> {
+    /// The API server does not know the kind: as an empty list, and a watch without events.
+    async fn unknown_kind(&mut self) -> Result<(), WatchError> {
         tracing::debug!(
             kind = self.kind,
             "the API server does not know this kind of object"
         );
         self.version = None;
-        self.heard();
-        self.tell(Watched::Init, None).await?;
-        self.tell(Watched::InitDone, None).await?;
+        self.progressed();
+        self.send(Watched::Init, None).await?;
+        self.send(Watched::InitDone, None).await?;
         tokio::time::sleep(WATCH_LIMIT).await;
         Ok(())
     }
 
-    /// A list as a stream, and the watch behind it on the same connection.
-    async fn stream_list(&mut self) -> Result<(), Ended> {
+    /// A streamed list, and the watch after it on the same connection.
+    async fn stream_list(&mut self) -> Result<(), WatchError> {
         let parameters = WatchParams {
             send_initial_events: true,
             ..Self::parameters()
         };
-        // No version: at least as new as anything that was there when the request came.
+        // Without a version, the list is at least as new as the request.
         let stream = match self.api.watch(&parameters, "").await {
             Ok(stream) => stream,
             Err(error) => return Err(not_streamed(error)),
         };
-        self.answered();
+        self.accepted();
         let mut stream = std::pin::pin!(stream);
-        self.tell(Watched::Init, None).await?;
+        self.send(Watched::Init, None).await?;
         loop {
             let next = tokio::time::timeout(STREAM_LIMIT, stream.next()).await;
             match next {
                 Err(_) => {
-                    self.streams = Streams::NotNow;
-                    return Err(Ended::Silent(STREAM_LIMIT));
+                    self.streams = Streams::AfterPages;
+                    return Err(WatchError::Silent(STREAM_LIMIT));
                 }
                 Ok(None) => {
-                    self.streams = Streams::NotNow;
-                    return Err(Ended::Early);
+                    self.streams = Streams::AfterPages;
+                    return Err(WatchError::Early);
                 }
                 Ok(Some(event)) => match event.map_err(broken)? {
                     WatchEvent::Added(object) => self.object(object, Watched::InitApply).await?,
@@ -184,10 +183,10 @@ impl<T: Reflected> Reflector<T> {
                         break;
                     }
                     WatchEvent::Bookmark(_) => {}
-                    WatchEvent::Error(status) => return Err(Ended::Told(status)),
+                    WatchEvent::Error(status) => return Err(WatchError::Status(status)),
                     WatchEvent::Modified(_) | WatchEvent::Deleted(_) => {
                         let why = "it sent changes before the end of the list";
-                        return Err(Ended::NotStreamed(why.to_owned()));
+                        return Err(WatchError::NotStreamed(why.to_owned()));
                     }
                 },
             }
@@ -197,15 +196,15 @@ impl<T: Reflected> Reflector<T> {
     }
 
     /// A list in pages.
-    async fn page_list(&mut self) -> Result<(), Ended> {
+    async fn page_list(&mut self) -> Result<(), WatchError> {
         let mut parameters = ListParams {
             label_selector: T::selector(),
             limit: Some(PAGE),
             ..ListParams::default()
         };
-        self.tell(Watched::Init, None).await?;
+        self.send(Watched::Init, None).await?;
         loop {
-            let page = self.api.list(&parameters).await.map_err(Ended::Refused)?;
+            let page = self.api.list(&parameters).await.map_err(WatchError::Refused)?;
             for object in page.items {
                 self.object(object, Watched::InitApply).await?;
             }
@@ -215,8 +214,8 @@ impl<T: Reflected> Reflector<T> {
                     .metadata
                     .resource_version
                     .filter(|version| !version.is_empty());
-                self.version = Some(version.ok_or(Ended::NoVersion("the list"))?);
-                if self.streams == Streams::NotNow {
+                self.version = Some(version.ok_or(WatchError::NoVersion("the list"))?);
+                if self.streams == Streams::AfterPages {
                     self.streams = Streams::Yes;
                 }
                 return self.listed("paged").await;
@@ -224,38 +223,38 @@ impl<T: Reflected> Reflector<T> {
         }
     }
 
-    async fn listed(&mut self, manner: &str) -> Result<(), Ended> {
+    async fn listed(&mut self, manner: &str) -> Result<(), WatchError> {
         self.reports.metrics.lists.at([&self.kind, manner]).inc();
         tracing::info!(kind = self.kind, manner, "listed");
-        self.heard();
-        self.tell(Watched::InitDone, None).await
+        self.progressed();
+        self.send(Watched::InitDone, None).await
     }
 
-    async fn watch(&mut self, version: &str) -> Result<(), Ended> {
+    async fn watch(&mut self, version: &str) -> Result<(), WatchError> {
         let stream = self
             .api
             .watch(&Self::parameters(), version)
             .await
-            .map_err(Ended::Refused)?;
-        self.answered();
+            .map_err(WatchError::Refused)?;
+        self.accepted();
         self.follow(std::pin::pin!(stream)).await
     }
 
-    /// What comes behind the list, until the watch ends.
+    /// Events after the list, until the watch ends.
     async fn follow(
         &mut self,
         mut stream: impl Stream<Item = kube::Result<WatchEvent<Raw>>> + Unpin,
-    ) -> Result<(), Ended> {
-        // The server ends a watch by itself; a connection that is dead says nothing at all.
+    ) -> Result<(), WatchError> {
+        // The server ends a watch in time, unless the connection is dead.
         const LIMIT: Duration = WATCH_LIMIT.saturating_add(Duration::from_secs(10));
         let (begin, from) = (Instant::now(), self.version.clone());
         loop {
             let next = tokio::time::timeout(LIMIT, stream.next()).await;
-            let Some(event) = next.map_err(|_| Ended::Silent(LIMIT))? else {
+            let Some(event) = next.map_err(|_| WatchError::Silent(LIMIT))? else {
                 if begin.elapsed() < WATCH_LEAST && self.version == from {
-                    return Err(Ended::AtOnce);
+                    return Err(WatchError::AtOnce);
                 }
-                self.heard();
+                self.progressed();
                 return Ok(());
             };
             let event = event.map_err(broken)?;
@@ -264,9 +263,9 @@ impl<T: Reflected> Reflector<T> {
                     object.version().map(str::to_owned)
                 }
                 WatchEvent::Bookmark(mark) => Some(mark.metadata.resource_version.clone()),
-                WatchEvent::Error(status) => return Err(Ended::Told(status.clone())),
+                WatchEvent::Error(status) => return Err(WatchError::Status(status.clone())),
             };
-            let version = version.ok_or(Ended::NoVersion("an event"))?;
+            let version = version.ok_or(WatchError::NoVersion("an event"))?;
             match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                     self.object(object, Watched::Apply).await?;
@@ -274,24 +273,28 @@ impl<T: Reflected> Reflector<T> {
                 WatchEvent::Deleted(object) => self.deletion(&object).await?,
                 WatchEvent::Bookmark(_) | WatchEvent::Error(_) => {}
             }
-            // Behind the event: one that was not passed on is asked for again.
+            // After the event: one that was not passed on comes again.
             self.version = Some(version);
-            self.heard();
+            self.progressed();
         }
     }
 
-    /// The API server goes on talking.
-    fn heard(&mut self) {
+    /// The API server has sent something.
+    fn progressed(&mut self) {
         self.delay = RETRY_FIRST;
-        self.credit = true;
-        self.reports.board.heard(T::KIND, time::Instant::now());
+        self.may_count_accepted = true;
+        self.reports
+            .readiness
+            .watch_answered(T::KIND, time::Instant::now());
     }
 
-    /// It has accepted a watch, which may be quiet. Once: one that accepts, and brings not even the watch's end, is
-    /// silent however often it does.
-    fn answered(&mut self) {
-        if std::mem::take(&mut self.credit) {
-            self.reports.board.heard(T::KIND, time::Instant::now());
+    /// The API server has accepted a watch, which may be quiet. It counts once: a server that accepts watches, and never
+    /// sends an event or an end, is silent.
+    fn accepted(&mut self) {
+        if std::mem::take(&mut self.may_count_accepted) {
+            self.reports
+                .readiness
+                .watch_answered(T::KIND, time::Instant::now());
         }
     }
 
@@ -303,7 +306,7 @@ impl<T: Reflected> Reflector<T> {
         }
     }
 
-    async fn object(&mut self, raw: Raw, watched: impl FnOnce(T) -> Watched<T>) -> Result<(), Ended> {
+    async fn object(&mut self, raw: Raw, watched: impl FnOnce(T) -> Watched<T>) -> Result<(), WatchError> {
         let decoded = match T::decode(&raw.object) {
             Ok(decoded) => decoded,
             Err(defect) => {
@@ -314,12 +317,12 @@ impl<T: Reflected> Reflector<T> {
         let subject = Subject::Object(T::KIND, decoded.object.name());
         let findings = decoded.defects.into_iter().map(Finding::from).collect();
         self.reports.ledger.set(subject, Origin::Read, findings);
-        self.tell(watched(decoded.object), triggered(&raw.object)).await
+        self.send(watched(decoded.object), triggered(&raw.object)).await
     }
 
-    async fn deletion(&mut self, raw: &Raw) -> Result<(), Ended> {
+    async fn deletion(&mut self, raw: &Raw) -> Result<(), WatchError> {
         match T::name_of(&raw.object) {
-            Ok(name) => self.tell(Watched::Delete(name), None).await,
+            Ok(name) => self.send(Watched::Delete(name), None).await,
             Err(defect) => {
                 self.reject(&defect);
                 Ok(())
@@ -331,10 +334,10 @@ impl<T: Reflected> Reflector<T> {
         tracing::warn!(kind = self.kind, %defect, "an object was left out");
     }
 
-    async fn tell(&mut self, watched: Watched<T>, triggered: Option<SystemTime>) -> Result<(), Ended> {
+    async fn send(&mut self, watched: Watched<T>, triggered: Option<SystemTime>) -> Result<(), WatchError> {
         for event in self.relist.take(watched) {
-            if let Some(gone) = gone(&event) {
-                self.reports.ledger.set(gone, Origin::Read, Vec::new());
+            if let Some(subject) = deleted(&event) {
+                self.reports.ledger.set(subject, Origin::Read, Vec::new());
             }
             self.events.send_triggered(event, triggered).await?;
         }
@@ -342,8 +345,8 @@ impl<T: Reflected> Reflector<T> {
     }
 }
 
-/// The object that an event says is gone: nothing is to be found about it any more.
-fn gone(event: &Event) -> Option<Subject> {
+/// The object that an event deletes: its findings are over.
+fn deleted(event: &Event) -> Option<Subject> {
     let (kind, name) = match event {
         Event::ServiceDeleted(name) => (Kind::Service, name.clone()),
         Event::SliceDeleted(name) => (Kind::EndpointSlice, name.clone()),
@@ -354,7 +357,7 @@ fn gone(event: &Event) -> Option<Subject> {
     Some(Subject::Object(kind, name))
 }
 
-/// When the change behind an object happened, as far as the object says.
+/// The time of the change that caused an object's, if the object says.
 pub(crate) fn triggered(object: &Value) -> Option<SystemTime> {
     let time = &object["metadata"]["annotations"][TRIGGER_TIME];
     Time::deserialize(time).ok().map(|time| time.0.into())

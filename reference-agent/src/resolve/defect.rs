@@ -1,4 +1,4 @@
-//! What no complete set of writes leaves behind, named.
+//! Defects of maps: what no complete set of writes leaves.
 
 use std::fmt;
 
@@ -6,18 +6,18 @@ use lb_abi::{Address, BackendId, FrontendKey, Service, ServiceId, SlotKey, Sourc
 
 use crate::transport::{Backend, Range, TransportAddress};
 
-/// Something in the maps that no complete set of writes leaves behind.
+/// A state of an entry that no complete set of writes leaves.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Defect {
     /// A frontend that can't have been written by an agent of this version.
     StrangeFrontend(FrontendKey),
     /// A frontend at an address that ADDRESSES doesn't have.
     MissingAddress(TransportAddress),
-    /// A frontend whose service is not there.
+    /// A frontend whose service is missing.
     DanglingFrontend(TransportAddress, ServiceId),
     /// A frontend's service has fewer slots (the last number) than it names (the one before).
     MissingSlots(TransportAddress, ServiceId, u32, usize),
-    /// A frontend's slot names a backend that is not there, or none that an agent can have written.
+    /// A frontend's slot names a backend that is missing, or that no agent can have written.
     DanglingSlot(TransportAddress, SlotKey, BackendId),
     /// A frontend has affinity, and this backend of its service's current generation is not noted as a member.
     MissingMember(TransportAddress, Service, ServiceId, BackendId),
@@ -27,26 +27,26 @@ pub enum Defect {
     OrphanAddress(Address),
     /// A service that no frontend names.
     OrphanService(ServiceId),
-    /// What is kept of a service that no frontend names, or that has backends.
+    /// Kept slots of a service that no frontend names, or that has backends.
     NeedlessKept(ServiceId),
-    /// What is kept of a service, and of which a slot or a backend is missing.
+    /// Kept slots of a service, of which a slot or a backend is missing.
     DanglingKept(ServiceId, Service),
     /// A slot that is neither of its service's current generation nor kept.
     OrphanSlot(SlotKey),
-    /// A member that is in no slot of its service's current generation, or that no frontend with affinity asks for.
+    /// A member that is in no slot of its service's current generation, or whose service has no frontend with affinity.
     OrphanMember(SlotKey),
     /// An entry of SOURCES that can't have been written by an agent of this version.
     StrangeSource(SourceKey, u32),
-    /// A range of clients that no frontend asks for.
+    /// A range of clients that no frontend uses.
     OrphanSource(ServiceId, Range),
     /// A backend that can't have been written by an agent of this version.
     StrangeBackend(BackendId),
-    /// A backend that is there under a lower number already.
+    /// A backend that has a lower number, too.
     DoubleBackend(BackendId, Backend),
 }
 
 impl Defect {
-    /// Whether somebody is served otherwise than the maps' own frontends say: nobody, or not as they should be.
+    /// Whether a frontend is not served as the maps say.
     pub const fn is_hole(&self) -> bool {
         matches!(
             self,

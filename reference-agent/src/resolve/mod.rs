@@ -1,7 +1,7 @@
-//! Map contents → what a client meets, and what should not be there.
+//! Map contents → how each frontend is served, and defects.
 //!
-//! Follows the maps as the programs do: frontend, ranges of clients, service, slots, backends. Ids don't show in what
-//! a frontend resolves to, so that the maps of two agents can be compared; they do show in defects.
+//! Follows the maps as the programs do: frontend, ranges of clients, service, slots, backends. The result has no ids, so
+//! that the maps of two agents can be compared; defects have them.
 
 mod defect;
 
@@ -23,11 +23,11 @@ use crate::{
 
 pub use self::defect::Defect;
 
-/// Frontends, and what clients of them meet.
+/// Frontends, and how each is served.
 pub type Resolved = BTreeMap<TransportAddress, Serving>;
 
-/// Resolves every frontend. One with a defect resolves to the backends that can be reached through it, one that
-/// dangles is left out.
+/// Resolves every frontend. One with a defect resolves to the backends that can be reached through it; one without a
+/// service is left out.
 pub fn resolve(contents: &Contents) -> (Resolved, BTreeSet<Defect>) {
     let index = Index::new(contents);
     let mut resolved = Resolved::new();
@@ -63,11 +63,11 @@ pub fn resolve(contents: &Contents) -> (Resolved, BTreeSet<Defect>) {
         };
         resolved.insert(frontend, serving);
     }
-    index.not_needed(contents, &mut defects);
+    index.orphans(contents, &mut defects);
     (resolved, defects)
 }
 
-/// Frontends whose service port the agent's own sockets go on using, and whom they meet there.
+/// Frontends with kept backends for the agent's own sockets.
 pub fn kept(contents: &Contents) -> BTreeMap<TransportAddress, BTreeSet<TransportAddress>> {
     let index = Index::new(contents);
     let frontends = contents.frontends.iter();
@@ -81,7 +81,7 @@ pub fn kept(contents: &Contents) -> BTreeMap<TransportAddress, BTreeSet<Transpor
     kept.collect()
 }
 
-/// Backends that are in no slot: established flows may keep to them.
+/// Backends without a slot, which established flows may keep.
 pub fn established(contents: &Contents) -> BTreeSet<TransportAddress> {
     let carried: BTreeSet<_> = contents.slots.iter().map(|(_, backend)| *backend).collect();
     let backends = contents.backends.iter();
@@ -101,8 +101,8 @@ pub fn clients(contents: &Contents) -> BTreeSet<Range> {
         .collect()
 }
 
-/// The service port, or [`SourceKey::CLUSTER`], and the range of clients of a key of SOURCES; `None` for one that no agent
-/// of this version writes.
+/// The service port, or [`SourceKey::CLUSTER`], and the range of clients of a key of SOURCES; `None`: not written by an
+/// agent of this version.
 pub(crate) fn range(key: SourceKey) -> Option<(ServiceId, Range)> {
     let id = ServiceId::from_be_bytes(key.service);
     let address = IpAddr::from(key.address);
@@ -112,7 +112,7 @@ pub(crate) fn range(key: SourceKey) -> Option<(ServiceId, Range)> {
     (SourceKey::range(id, range.address().into(), length) == key).then_some((id, range))
 }
 
-/// The maps, to be looked up.
+/// The maps, for lookups.
 struct Index {
     services: BTreeMap<ServiceId, Service>,
     slots: BTreeMap<SlotKey, BackendId>,
@@ -144,9 +144,9 @@ impl Index {
             .and_then(|value| Backend::from_value(*value))
     }
 
-    /// The slots that a value names, as far as they are there.
+    /// The existing slots of a value.
     fn slots_of(&self, service: ServiceId, value: Service) -> impl Iterator<Item = (SlotKey, BackendId)> {
-        // What is there is walked, not what is named: a corrupt service may name four billion.
+        // Walks existing slots: a corrupt service may name four billion.
         let slot = |index| SlotKey {
             service,
             generation: value.generation,
@@ -156,7 +156,7 @@ impl Index {
         found.map(|(&key, &backend)| (key, backend))
     }
 
-    /// From a frontend to its backends, by one of its service ports.
+    /// The backends of one of a frontend's service ports.
     fn follow(
         &self,
         frontend: TransportAddress,
@@ -194,8 +194,8 @@ impl Index {
         defects.extend(missing.map(|(_, backend)| Defect::MissingMember(frontend, service, id, backend)));
     }
 
-    /// What nothing leads to.
-    fn not_needed(&self, contents: &Contents, defects: &mut BTreeSet<Defect>) {
+    /// Entries that nothing refers to.
+    fn orphans(&self, contents: &Contents, defects: &mut BTreeSet<Defect>) {
         let frontends = &contents.frontends;
         let occupied: BTreeSet<_> = frontends.iter().map(|(key, _)| key.address).collect();
         for (&address, &flags) in &self.addresses {
@@ -281,7 +281,7 @@ impl Index {
     }
 }
 
-/// How a frontend's slots are chosen; `None` for a frontend that this agent does not write.
+/// How a frontend's slots are chosen; `None`: not written by an agent of this version.
 const fn selection_of(frontend: Frontend) -> Option<Selection> {
     let Frontend {
         internal,
@@ -298,7 +298,7 @@ const fn selection_of(frontend: Frontend) -> Option<Selection> {
     }
 }
 
-/// The service port whose ranges of clients a frontend asks for; `None`: everybody is served.
+/// The service port whose ranges of clients a frontend uses; `None`: it serves all clients.
 pub(crate) const fn source_of(frontend: Frontend) -> Option<ServiceId> {
     if frontend.flags & frontend_flags::SOURCE_RANGES == 0 {
         None
@@ -309,7 +309,7 @@ pub(crate) const fn source_of(frontend: Frontend) -> Option<ServiceId> {
     }
 }
 
-/// Node ports' address, which is not in ADDRESSES.
+/// Whether it is the address of node ports, which is not in ADDRESSES.
 fn is_unspecified(address: IpAddr) -> bool {
     address.is_unspecified()
 }

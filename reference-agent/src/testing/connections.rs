@@ -14,17 +14,17 @@ use lb_loader::LoaderError;
 use super::node::{Node, refused};
 use crate::udp::Connections;
 
-/// What programs have noted on a node without programs: what a test says.
+/// Records of programs, made by a test.
 #[derive(Debug, Default)]
-pub(super) struct Noted {
+pub(super) struct Records {
     pub(super) flows: BTreeMap<Tuple, Flow>,
-    /// Entries that are there again when they have been removed once.
+    /// Entries that come back after one deletion.
     pub(super) returning: Vec<(Tuple, Flow)>,
     pub(super) choices: BTreeMap<ChosenKey, Chosen>,
-    /// Sockets and whether they are connected to the backend still.
+    /// Sockets, and whether they are still connected to the backend.
     pub(super) sockets: BTreeMap<ReverseKey, (Remembered, bool)>,
     pub(super) ended: BTreeSet<u64>,
-    /// So many more attempts to end sockets fail.
+    /// How many more attempts to end sockets fail.
     pub(super) failures: u32,
 }
 
@@ -33,24 +33,27 @@ pub(super) struct Noted {
 pub struct NodeConnections(pub(super) Node);
 
 impl Connections for NodeConnections {
-    fn end_flows(&mut self, goes: &mut dyn FnMut(&Tuple, &Flow) -> bool) -> Result<usize, LoaderError> {
+    fn end_flows(&mut self, is_stale: &mut dyn FnMut(&Tuple, &Flow) -> bool) -> Result<usize, LoaderError> {
         let mut state = self.0.lock();
-        let before = state.noted.flows.len();
-        state.noted.flows.retain(|key, flow| !goes(key, flow));
-        let ended = before - state.noted.flows.len();
-        let returning = std::mem::take(&mut state.noted.returning);
-        state.noted.flows.extend(returning);
+        let before = state.records.flows.len();
+        state.records.flows.retain(|key, flow| !is_stale(key, flow));
+        let ended = before - state.records.flows.len();
+        let returning = std::mem::take(&mut state.records.returning);
+        state.records.flows.extend(returning);
         Ok(ended)
     }
 
-    fn end_choices(&mut self, goes: &mut dyn FnMut(&ChosenKey, &Chosen) -> bool) -> Result<(), LoaderError> {
+    fn end_choices(
+        &mut self,
+        is_stale: &mut dyn FnMut(&ChosenKey, &Chosen) -> bool,
+    ) -> Result<(), LoaderError> {
         let mut state = self.0.lock();
-        state.noted.choices.retain(|key, chosen| !goes(key, chosen));
+        state.records.choices.retain(|key, chosen| !is_stale(key, chosen));
         Ok(())
     }
 
     fn sockets(&mut self, show: &mut dyn FnMut(&ReverseKey, &Remembered)) -> Result<(), LoaderError> {
-        for (key, (remembered, _)) in &self.0.lock().noted.sockets {
+        for (key, (remembered, _)) in &self.0.lock().records.sockets {
             show(key, remembered);
         }
         Ok(())
@@ -70,16 +73,16 @@ impl Connections for NodeConnections {
 
     fn end_sockets(&mut self, backend: SocketAddr, cookies: &HashSet<u64>) -> Result<usize, LoaderError> {
         let mut state = self.0.lock();
-        let noted = &mut state.noted;
-        if noted.failures > 0 {
-            noted.failures -= 1;
+        let records = &mut state.records;
+        if records.failures > 0 {
+            records.failures -= 1;
             return Err(refused("end UDP sockets"));
         }
         let mut ended = 0;
-        for (key, (_, connected)) in &mut noted.sockets {
+        for (key, (_, connected)) in &mut records.sockets {
             let at = SocketAddr::new(key.backend.address.into(), key.backend.port.get());
             if at == backend && cookies.contains(&key.cookie) && std::mem::take(connected) {
-                noted.ended.insert(key.cookie);
+                records.ended.insert(key.cookie);
                 ended += 1;
             }
         }
@@ -88,33 +91,33 @@ impl Connections for NodeConnections {
 }
 
 impl Node {
-    /// The programs note an entry of FLOWS.
+    /// Adds an entry of FLOWS.
     pub fn note_flow(&self, key: Tuple, flow: Flow) {
-        self.lock().noted.flows.insert(key, flow);
+        self.lock().records.flows.insert(key, flow);
     }
 
-    /// A packet brings an entry of FLOWS back when it is removed.
+    /// Adds an entry of FLOWS that a packet restores after its deletion.
     pub fn note_returning_flow(&self, key: Tuple, flow: Flow) {
         self.note_flow(key, flow);
-        self.lock().noted.returning.push((key, flow));
+        self.lock().records.returning.push((key, flow));
     }
 
-    /// The programs note where the datagrams of an unconnected socket go.
+    /// Adds the choice of an unconnected socket.
     pub fn note_choice(&self, key: ChosenKey, chosen: Chosen) {
-        self.lock().noted.choices.insert(key, chosen);
+        self.lock().records.choices.insert(key, chosen);
     }
 
-    /// Cookies of the unconnected sockets of which it is known where their datagrams go.
+    /// Cookies of the unconnected sockets with a choice.
     pub fn choices(&self) -> BTreeSet<u64> {
-        self.lock().noted.choices.keys().map(|key| key.cookie).collect()
+        self.lock().records.choices.keys().map(|key| key.cookie).collect()
     }
 
     /// How many entries FLOWS has.
     pub fn flows(&self) -> usize {
-        self.lock().noted.flows.len()
+        self.lock().records.flows.len()
     }
 
-    /// The programs note where a socket was sent; `connected`: it is there still.
+    /// Adds an entry of REVERSE; `connected`: the socket is still connected to the backend.
     pub fn note_socket(&self, key: ReverseKey, frontend: FrontendKey, connected: bool) {
         let remembered = Remembered {
             frontend,
@@ -125,16 +128,16 @@ impl Node {
                 flags: 0,
             },
         };
-        self.lock().noted.sockets.insert(key, (remembered, connected));
+        self.lock().records.sockets.insert(key, (remembered, connected));
     }
 
     /// Cookies of the sockets whose connections were ended.
     pub fn ended(&self) -> BTreeSet<u64> {
-        self.lock().noted.ended.clone()
+        self.lock().records.ended.clone()
     }
 
-    /// So many attempts to end sockets fail from now on.
+    /// The next attempts to end sockets fail.
     pub fn fail_to_end(&self, times: u32) {
-        self.lock().noted.failures = times;
+        self.lock().records.failures = times;
     }
 }

@@ -1,13 +1,12 @@
-//! For tests of this crate and of mutants: objects in one line, and a control plane over maps that watch over
-//! every write.
+//! For tests of this crate and of mutants: objects in one line, and a control plane over maps that check every write.
 
+pub mod api_state;
 pub mod connections;
 pub mod incidents;
 pub mod node;
 mod node_found;
 pub mod node_maps;
 pub mod objects;
-pub mod told;
 pub mod witness;
 
 use std::{
@@ -31,7 +30,7 @@ use self::{
     witness::Witness,
 };
 
-/// Maps under test: in memory, failing when told to, every write witnessed.
+/// Maps under test: in memory, failing by a script, every write witnessed.
 pub type TestMaps = Witness<FaultyMaps<MemoryMaps>>;
 
 /// A control plane, and a clock that only tests move.
@@ -42,7 +41,7 @@ pub struct World<B> {
     pub now: Instant,
 }
 
-/// More retries than any test's failures need: retries end.
+/// More retries than the failures of any test need.
 const ROUNDS: usize = 200;
 
 impl Default for World<Planner> {
@@ -81,45 +80,45 @@ impl<B: DesiredState> World<B> {
         }
     }
 
-    /// Every kind's first list ends, and the machine is one without addresses.
+    /// All first lists are complete, and the machine has no addresses.
     pub fn sync(&mut self) {
         for event in synced() {
             self.event(event);
         }
     }
 
-    /// One event, carried through until nothing is outstanding.
+    /// Applies an event, and reconciles until nothing is outstanding.
     pub fn event(&mut self, event: Event) {
         self.control.apply(event);
         self.settle();
     }
 
-    /// A Service exists.
+    /// Creates or changes a Service.
     pub fn put_service(&mut self, service: Service) {
         self.event(Event::ServiceApplied(service));
     }
 
-    /// A slice exists.
+    /// Creates or changes a slice.
     pub fn put_slice(&mut self, slice: Slice) {
         self.event(Event::SliceApplied(slice));
     }
 
-    /// Not carried through yet.
+    /// Creates or changes a slice, without reconciling.
     pub fn put_slice_unsettled(&mut self, slice: Slice) {
         self.control.apply(Event::SliceApplied(slice));
     }
 
-    /// Not carried through yet.
+    /// Deletes a Service, without reconciling.
     pub fn delete_service_unsettled(&mut self, text: &str) {
         self.control.apply(Event::ServiceDeleted(name(text)));
     }
 
-    /// A Service, `namespace/name`, doesn't exist.
+    /// Deletes a Service, `namespace/name`.
     pub fn delete_service(&mut self, text: &str) {
         self.event(Event::ServiceDeleted(name(text)));
     }
 
-    /// A slice, `namespace/name`, doesn't exist.
+    /// Deletes a slice, `namespace/name`.
     pub fn delete_slice(&mut self, text: &str) {
         self.event(Event::SliceDeleted(name(text)));
     }
@@ -134,8 +133,7 @@ impl<B: DesiredState> World<B> {
         );
     }
 
-    /// The same with a limit; `false`: something still fails. What is only waiting to be removed is removed in any
-    /// case.
+    /// As [`settle`](Self::settle), with a limit; `false`: something still fails. Waiting entries are removed in any case.
     pub fn settle_within(&mut self, rounds: usize) -> bool {
         let plan = self.planned();
         self.maps_mut().expect(&plan);
@@ -159,13 +157,13 @@ impl<B: DesiredState> World<B> {
         self.control.deadline().is_none()
     }
 
-    /// Lets time pass, and what is due be tried again.
+    /// Lets time pass, and retries what is due.
     pub fn wait(&mut self, time: Duration) {
         self.now += time;
         self.settle_within(0);
     }
 
-    /// What the desired state would have written by a fresh agent.
+    /// The plan that a new agent would write.
     fn planned(&self) -> plan::Plan {
         let desired = self.control.desired();
         let services = desired.model().services().map(|(id, _)| id);
@@ -185,7 +183,7 @@ impl<B: DesiredState> World<B> {
         self.control.reconciler_mut().maps_mut()
     }
 
-    /// Where failures are told.
+    /// The script of failures.
     pub fn faults(&mut self) -> &mut FaultyMaps<MemoryMaps> {
         self.maps_mut().inner_mut()
     }
@@ -195,17 +193,17 @@ impl<B: DesiredState> World<B> {
         self.maps().inner().inner()
     }
 
-    /// What is in the maps.
+    /// The contents of the maps.
     pub fn contents(&self) -> Contents {
         self.maps().contents().expect("maps in memory can be read")
     }
 
-    /// What clients meet.
+    /// How each frontend is served.
     pub fn resolved(&self) -> Resolved {
         resolve::resolve(&self.contents()).0
     }
 
-    /// Whom clients can get.
+    /// The backends of each frontend.
     pub fn served(&self) -> Served {
         served(&self.resolved())
     }
@@ -215,21 +213,21 @@ impl<B: DesiredState> World<B> {
         self.served().remove(&address(frontend))
     }
 
-    /// The maps are clean, and every write on the way was lawful.
+    /// Panics unless the maps have no defects, and every write so far was lawful.
     pub fn assert_clean(&self) {
         let (_, defects) = resolve::resolve(&self.contents());
         assert!(defects.is_empty(), "defects: {defects:#?}");
         self.assert_lawful();
     }
 
-    /// Every write so far was lawful.
+    /// Panics unless every write so far was lawful.
     pub fn assert_lawful(&self) {
         assert_eq!(self.memory().violations(), [] as [String; 0]);
         assert_eq!(self.maps().violations(), [] as [String; 0]);
     }
 }
 
-/// What the agent waits for: the end of every kind's first list, and a machine, one without addresses.
+/// The events that the agent waits for: the ends of all first lists, and a machine without addresses.
 pub fn synced() -> [Event; 4] {
     [
         Event::Host(Host::default()),
@@ -242,7 +240,7 @@ pub fn synced() -> [Event; 4] {
 /// Frontends with the addresses of their backends.
 pub type Served = BTreeMap<TransportAddress, BTreeSet<TransportAddress>>;
 
-/// Whom clients can get.
+/// The backends of each frontend.
 pub fn served(resolved: &Resolved) -> Served {
     let backends = |serving: &Serving| serving.internal.iter().map(|backend| backend.address).collect();
     resolved

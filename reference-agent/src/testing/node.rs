@@ -1,4 +1,4 @@
-//! A node without a kernel: maps that can be looked at from outside, and a cgroup that is a list.
+//! A node without a kernel: maps in memory, and a cgroup that is a list.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use lb_loader::{
 
 pub use super::node_found::as_found;
 use super::{
-    connections::{NodeConnections, Noted},
+    connections::{NodeConnections, Records},
     node_found::description,
     node_maps::NodeMaps,
 };
@@ -22,16 +22,16 @@ use crate::{
     transport::Range,
 };
 
-/// A node that outlives its agents, as maps and programs in a kernel do. Clones are the same node.
+/// A node that outlives its agents, like maps and programs in a kernel. Clones are the same node.
 #[derive(Clone, Debug, Default)]
 pub struct Node(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) maps: MemoryMaps,
-    pub(super) noted: Noted,
+    pub(super) records: Records,
     attached: Vec<Attachment>,
-    /// Programs of earlier loads that are attached where nobody can look.
+    /// Programs of earlier loads at places that can't be read.
     loose: BTreeSet<u32>,
     blind: Vec<Blind>,
     loads: u32,
@@ -47,7 +47,7 @@ pub(super) struct State {
     devices: BTreeMap<u32, (u32, DeviceKind)>,
     refused_devices: BTreeSet<u32>,
     gone_devices: BTreeSet<u32>,
-    /// What was attached, in this order: `cgroup`, or a device's index.
+    /// Attachments in their order: `cgroup`, or a device's index.
     order: Vec<String>,
 }
 
@@ -61,12 +61,12 @@ impl Node {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is in the maps.
+    /// The contents of the maps.
     pub fn contents(&self) -> Contents {
         self.lock().maps.contents().unwrap_or_default()
     }
 
-    /// What broke the law of order so far.
+    /// Violations of the law of order.
     pub fn violations(&self) -> Vec<String> {
         self.lock().maps.violations().to_vec()
     }
@@ -83,29 +83,29 @@ impl Node {
         }
     }
 
-    /// Attaches a program that no agent of now has loaded.
+    /// Attaches a program of another owner or load.
     pub fn leave(&self, hook: Hook, program_id: u32, ownership: Ownership) {
         self.lock()
             .attached
             .push(attachment(hook, program_id, None, ownership));
     }
 
-    /// A program of an earlier load runs where nobody can look.
+    /// Adds a program of an earlier load at a place that can't be read.
     pub fn leave_hidden(&self, program_id: u32) {
         self.lock().loose.insert(program_id);
     }
 
-    /// Programs of earlier loads that run where nobody can look.
+    /// Programs of earlier loads at places that can't be read.
     pub fn hidden(&self) -> BTreeSet<u32> {
         self.lock().loose.clone()
     }
 
-    /// From now on something can't be looked at; `None`: everything can.
+    /// Makes a place unreadable; `None`: all are readable.
     pub fn blind(&self, blind: Option<Blind>) {
         self.lock().blind = blind.into_iter().collect();
     }
 
-    /// Somebody detaches everything at a hook.
+    /// Another program detaches everything at a hook.
     pub fn detach(&self, hook: Hook) {
         self.lock().attached.retain(|found| found.hook != hook);
     }
@@ -115,12 +115,12 @@ impl Node {
         self.lock().refuse_attach = refuse;
     }
 
-    /// From now on attaching fails when the programs are there and something is left to do, or doesn't.
+    /// From now on attaching fails after the programs are attached, or doesn't.
     pub fn cut_attach_short(&self, cut: bool) {
         self.lock().cut_attach_short = cut;
     }
 
-    /// How often attaching has done all that it does.
+    /// How often attaching was completed.
     pub fn attached_whole(&self) -> u32 {
         self.lock().attached_whole
     }
@@ -130,7 +130,7 @@ impl Node {
         self.lock().refuse_evict = refuse;
     }
 
-    /// From now on a device lets nothing be attached.
+    /// From now on attaching to a device fails, or doesn't.
     pub fn refuse_device(&self, device: u32, refuse: bool) {
         let mut state = self.lock();
         match refuse {
@@ -139,24 +139,24 @@ impl Node {
         }
     }
 
-    /// A device goes, with what is attached to it.
+    /// Removes a device, with its programs.
     pub fn remove_device(&self, device: u32) {
         let mut state = self.lock();
         state.devices.remove(&device);
         state.gone_devices.insert(device);
     }
 
-    /// Somebody detaches everything at a device.
+    /// Another program detaches everything at a device.
     pub fn detach_device(&self, device: u32) {
         self.lock().devices.remove(&device);
     }
 
-    /// To what programs were attached since this was asked last, in this order: `cgroup`, or a device's index.
+    /// Attachments since the last call, in order: `cgroup`, or a device's index.
     pub fn order(&self) -> Vec<String> {
         std::mem::take(&mut self.lock().order)
     }
 
-    /// Devices with programs, and of which kind they are.
+    /// Devices with programs, and their kinds.
     pub fn devices(&self) -> BTreeMap<u32, DeviceKind> {
         let kind = |(device, (_, kind)): (&u32, &(u32, DeviceKind))| (*device, *kind);
         self.lock().devices.iter().map(kind).collect()

@@ -1,4 +1,4 @@
-//! What is found at the cgroup of a [`Node`](super::node::Node), as the kernel describes it.
+//! Attachments at the cgroup of a [`Node`](super::node::Node), as the kernel describes them.
 
 use std::time::Duration;
 

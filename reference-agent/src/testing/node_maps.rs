@@ -85,17 +85,17 @@ impl LbMaps for NodeMaps {
 }
 
 impl Node {
-    /// What packets to remote backends are sent from.
+    /// Source addresses of packets to remote backends.
     pub fn addresses(&self) -> (Option<Ipv4Addr>, Option<Ipv6Addr>) {
         self.lock().addresses
     }
 
-    /// Where cluster IPs are from.
+    /// The configured ranges of cluster IPs.
     pub fn service_ranges(&self) -> Vec<Range> {
         self.lock().service_ranges.clone()
     }
 
-    /// From now on telling the programs where cluster IPs are from fails, or doesn't.
+    /// From now on configuring the ranges of cluster IPs fails, or doesn't.
     pub fn refuse_ranges(&self, refuse: bool) {
         self.lock().refuse_ranges = refuse;
     }

@@ -1,4 +1,4 @@
-//! Resolves every frontend after every single write: it must be as it was or as it is to be, whole.
+//! Resolves every frontend after every write: it must be served as before or as planned.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,22 +11,22 @@ use lb_abi::{
     Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, SourceKey, capacity,
 };
 
-/// Maps that are looked at after every write.
+/// Maps that are resolved after every write.
 pub struct Witness<M> {
     inner: M,
     old: Resolved,
     new: Resolved,
-    /// Backends to whom established flows keep, before and after: their numbers.
+    /// Backends that established flows keep, before and after, by number.
     serving: BTreeMap<BackendId, Backend>,
-    /// Holes of corrupt contents that were adopted.
+    /// Defects of adopted contents.
     inherited: BTreeSet<Defect>,
-    /// SERVICES, as far as it was written here.
+    /// SERVICES.
     services: BTreeMap<ServiceId, Service>,
     violations: Vec<String>,
 }
 
 impl<M: LbMaps> Witness<M> {
-    /// Around maps with whatever is in them.
+    /// Around maps with their contents.
     pub fn new(inner: M) -> Self {
         let contents = inner.contents().expect("maps in memory can be read");
         let inherited = resolve::resolve(&contents).1;
@@ -41,7 +41,7 @@ impl<M: LbMaps> Witness<M> {
         }
     }
 
-    /// What is written from now on leads from what is there to this plan.
+    /// Writes from now on lead from the current contents to this plan.
     pub fn expect(&mut self, plan: &Plan) {
         let contents = self.inner.contents().expect("maps in memory can be read");
         self.old = resolve::resolve(&contents).0;
@@ -59,7 +59,7 @@ impl<M: LbMaps> Witness<M> {
             .collect();
     }
 
-    /// What a client could have seen that was neither before nor after, one sentence each.
+    /// States that were neither as before nor as planned, one sentence each.
     pub fn violations(&self) -> &[String] {
         &self.violations
     }
@@ -102,8 +102,8 @@ impl<M: LbMaps> Witness<M> {
     }
 }
 
-/// Whether each part of what clients of a frontend meet is as it was, or as it will be. Chosen at random or by hash,
-/// both from whole slots: a frontend may follow its slots in that, and in the others.
+/// Checks that each part of how a frontend is served is as before or as planned. A selection works with complete slots of
+/// either, so that parts may change one after the other.
 fn between(seen: Option<&Serving>, old: Option<&Serving>, new: Option<&Serving>) -> Result<(), &'static str> {
     fn either<'a, T: PartialEq>(
         [seen, old, new]: [Option<&'a Serving>; 3],
@@ -129,9 +129,8 @@ fn between(seen: Option<&Serving>, old: Option<&Serving>, new: Option<&Serving>)
     }
 }
 
-/// Whether ranges of clients come and go one by one: none that stays is missing, and there is none that was not and
-/// will not be. A frontend that comes or goes meanwhile, or that is open to everybody before or after, meets its
-/// port's ranges as they change.
+/// Whether ranges of clients are between the old and the new ones: all common ones exist, and no others. A frontend that is
+/// added or removed meanwhile, or that serves all clients before or after, meets its port's ranges as they change.
 fn are_changing(all: [Option<&Serving>; 3]) -> bool {
     match all.map(|serving| serving?.sources.as_ref()) {
         [Some(seen), Some(old), Some(new)] => {
@@ -146,14 +145,13 @@ fn are_changing(all: [Option<&Serving>; 3]) -> bool {
 }
 
 impl<M: LbMaps> Witness<M> {
-    /// Whether a program that begins now could come to a slot. What others can see that have begun before is the
-    /// business of the law of order.
+    /// Whether a program that begins now could read a slot. The law of order checks programs that run already.
     fn is_current(&self, key: SlotKey) -> bool {
         let service = self.services.get(&key.service);
         service.is_some_and(|service| service.generation == key.generation)
     }
 
-    /// After a write to a slot. Tables have thousands: only those that count are followed by a look at everything.
+    /// After a write to a slot. Tables have thousands: everything is resolved only after writes to current slots.
     fn after_slot(
         &mut self,
         write: &str,

@@ -1,4 +1,4 @@
-//! Which flows and sockets go: pure.
+//! Flows and sockets to be ended: pure.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -16,20 +16,20 @@ use crate::{
     transport::{Protocol, TransportAddress, node_port},
 };
 
-/// Backends that have departed, each once for each service port, and frontends that have moved.
+/// Departed backends, each once for each service port, and moved frontends.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    departed: HashMap<(ServiceId, BackendId), Gone>,
-    /// Frontends, with the backends that sockets may be connected to there now.
+    departed: HashMap<(ServiceId, BackendId), DepartedBackend>,
+    /// Moved frontends, with the backends that their sockets may be connected to now.
     moved: HashMap<FrontendKey, BTreeSet<TransportAddress>>,
-    /// Whether there are backends of which no more is known than that nobody has them.
+    /// Whether there are more departed backends, which are not listed.
     unlisted_backends: bool,
-    /// Whether there are frontends of which no more is known than what the maps say now.
+    /// Whether there are more moved frontends, which are not listed.
     unlisted_frontends: bool,
 }
 
 #[derive(Clone, Debug)]
-struct Gone {
+struct DepartedBackend {
     backend: SocketAddr,
     frontends: BTreeSet<FrontendKey>,
 }
@@ -46,7 +46,7 @@ impl Batch {
         self.len() == 0
     }
 
-    /// Takes one more backend, up to `most` in all; of more than that only that there were.
+    /// Adds a departed backend. Beyond `most` it is not listed.
     pub fn add(&mut self, departed: Departed, most: usize) {
         let Departed {
             service,
@@ -64,21 +64,24 @@ impl Batch {
                 backends.remove(&backend);
             }
         }
-        // Of an earlier start, nobody knows any more who had it.
+        // The service port of an earlier start is not known.
         if service == 0 || (self.departed.len() >= most && !self.departed.contains_key(&(service, id))) {
             return self.add_unlisted_backends();
         }
         let backend = socket(&backend);
-        let gone = self.departed.entry((service, id)).or_insert_with(|| Gone {
-            backend,
-            frontends: BTreeSet::new(),
-        });
-        // The number may have been given to another one meanwhile.
+        let gone = self
+            .departed
+            .entry((service, id))
+            .or_insert_with(|| DepartedBackend {
+                backend,
+                frontends: BTreeSet::new(),
+            });
+        // The number may be another backend's by now.
         gone.backend = backend;
         gone.frontends.extend(keys);
     }
 
-    /// Takes one more frontend, up to `most` in all; of one that has moved again, where it is now.
+    /// Adds a moved frontend, or updates it. Beyond `most` it is not listed.
     pub fn add_moved(&mut self, moved: MovedFrontend, most: usize) {
         let MovedFrontend { frontend, backends } = moved;
         let key = frontend.frontend_key();
@@ -88,19 +91,19 @@ impl Batch {
         self.moved.insert(key, backends);
     }
 
-    /// There are backends of which no more is known.
+    /// There are departed backends that are not listed.
     pub fn add_unlisted_backends(&mut self) {
         self.unlisted_backends = true;
     }
 
-    /// There are frontends of which no more is known.
+    /// There are moved frontends that are not listed.
     pub fn add_unlisted_frontends(&mut self) {
         self.unlisted_frontends = true;
     }
 
-    /// Whether an entry of FLOWS goes: it is of a backend that has departed from its service port, or of one that
-    /// nobody has, or it was opened through a frontend that is not its service port's any more.
-    pub(super) fn flow_goes(&self, key: &Tuple, flow: &Flow, maps: &Lookup) -> bool {
+    /// Whether an entry of FLOWS is stale: its backend has departed from its service port, or is not in the map any more, or
+    /// its frontend is not its service port's any more.
+    pub(super) fn is_stale_flow(&self, key: &Tuple, flow: &Flow, maps: &Lookup) -> bool {
         if key.protocol != UDP || flow.flags & flow_flags::OWN != 0 {
             return false;
         }
@@ -128,14 +131,14 @@ impl Batch {
             || self.has_moved(&asked, flow.service, maps)
     }
 
-    /// Whether an entry of CHOSEN goes, as one of FLOWS does.
-    pub(super) fn choice_goes(&self, key: &ChosenKey, chosen: &Chosen, maps: &Lookup) -> bool {
+    /// Whether an entry of CHOSEN is stale, as one of FLOWS is.
+    pub(super) fn is_stale_choice(&self, key: &ChosenKey, chosen: &Chosen, maps: &Lookup) -> bool {
         self.departed.contains_key(&(chosen.service, chosen.backend))
             || (self.unlisted_backends && !maps.backends.contains_key(&chosen.backend))
             || self.has_moved(&key.frontend, chosen.service, maps)
     }
 
-    /// Whether what clients ask for there has moved, away from a service port.
+    /// Whether the frontend that a client asked for has moved away from a service port.
     fn has_moved(&self, asked: &FrontendKey, service: ServiceId, maps: &Lookup) -> bool {
         let may_have = self.unlisted_frontends
             || self.moved.contains_key(asked)
@@ -143,7 +146,7 @@ impl Batch {
         may_have && !maps.leads_to(asked, service)
     }
 
-    /// Sockets whose connections go, by backend, of those that `noted` shows; the others are not held in memory.
+    /// Sockets whose connections end, by backend. `noted` shows all sockets; the others are not held in memory.
     pub(super) fn sockets<E>(
         &self,
         maps: &Lookup,
@@ -153,24 +156,24 @@ impl Batch {
         for gone in self.departed.values() {
             by_backend.entry(gone.backend).or_default().push(&gone.frontends);
         }
-        let there: HashSet<&SocketAddr> = maps.backends.values().collect();
+        let backends: HashSet<&SocketAddr> = maps.backends.values().collect();
         let mut sockets: HashMap<SocketAddr, HashSet<u64>> = HashMap::new();
         noted(&mut |key, remembered| {
             if key.backend.protocol != UDP {
                 return;
             }
             let (backend, asked) = (address(&key.backend), &remembered.frontend);
-            // A frontend of that very address goes before the node port of that number.
+            // A frontend at the address comes before the node port of that number.
             let as_node_port = || Some(node_port(*asked)).filter(|_| !maps.frontends.contains_key(asked));
-            let nobodys = self.unlisted_backends && !there.contains(&backend);
+            let is_gone = self.unlisted_backends && !backends.contains(&backend);
             let departed = by_backend.get(&backend).is_some_and(|frontends| {
                 let known = |frontend| frontends.iter().any(|set| set.contains(&frontend));
                 known(*asked) || as_node_port().is_some_and(known)
             });
             let moved = self.moved.get(asked);
             let moved = moved.or_else(|| self.moved.get(&as_node_port()?));
-            let goes = match moved {
-                // The frontend has passed to another Service: its backends now decide.
+            let is_stale = match moved {
+                // The frontend has passed to another Service, whose backends decide.
                 Some(backends) => !backends.contains(&TransportAddress {
                     protocol: Protocol::Udp,
                     address: backend.ip(),
@@ -178,7 +181,7 @@ impl Batch {
                 }),
                 None => departed || (self.unlisted_frontends && maps.frontend(asked).is_none()),
             };
-            if nobodys || goes {
+            if is_gone || is_stale {
                 sockets.entry(backend).or_default().insert(key.cookie);
             }
         })?;

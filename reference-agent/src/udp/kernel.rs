@@ -13,7 +13,7 @@ use super::{Connections, namespaces::each_namespace};
 /// Most calls for the sockets of one backend in one namespace; each ends a million.
 const CALLS: usize = 16;
 
-/// Maps by descriptors of their own, so that walking them holds nobody up.
+/// Maps with their own descriptors, so that a walk over them does not block the control loop.
 #[derive(Debug)]
 pub struct KernelConnections {
     flows: Table<Tuple, Flow>,
@@ -42,12 +42,15 @@ impl KernelConnections {
 }
 
 impl Connections for KernelConnections {
-    fn end_flows(&mut self, goes: &mut dyn FnMut(&Tuple, &Flow) -> bool) -> Result<usize, LoaderError> {
-        Ok(self.flows.retain(|key, flow| !goes(key, flow))?)
+    fn end_flows(&mut self, is_stale: &mut dyn FnMut(&Tuple, &Flow) -> bool) -> Result<usize, LoaderError> {
+        Ok(self.flows.retain(|key, flow| !is_stale(key, flow))?)
     }
 
-    fn end_choices(&mut self, goes: &mut dyn FnMut(&ChosenKey, &Chosen) -> bool) -> Result<(), LoaderError> {
-        self.chosen.retain(|key, chosen| !goes(key, chosen))?;
+    fn end_choices(
+        &mut self,
+        is_stale: &mut dyn FnMut(&ChosenKey, &Chosen) -> bool,
+    ) -> Result<(), LoaderError> {
+        self.chosen.retain(|key, chosen| !is_stale(key, chosen))?;
         Ok(())
     }
 

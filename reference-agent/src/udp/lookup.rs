@@ -1,4 +1,4 @@
-//! What the maps say now, as the programs look it up.
+//! The maps, read as the programs do.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -36,7 +36,7 @@ impl Lookup {
         })
     }
 
-    /// What answers where a client asks ("Finding a frontend", DATAPATH.md).
+    /// The frontend of a client's destination ("Finding a frontend", DATAPATH.md).
     pub(super) fn frontend(&self, asked: &FrontendKey) -> Option<&Frontend> {
         let address = match asked.address {
             v4 if v4.is_v4() && (v4.is_loopback() || v4 == Address::UNSPECIFIED_V4) => Address::LOOPBACK_V4,
@@ -48,7 +48,7 @@ impl Lookup {
         exact.or_else(|| by_port().filter(|_| self.nodes.contains(&address)))
     }
 
-    /// Whether a client that asks there gets to a service port.
+    /// Whether a client's destination leads to a service port.
     pub(super) fn leads_to(&self, asked: &FrontendKey, service: ServiceId) -> bool {
         let found = self.frontend(asked);
         found.is_some_and(|found| [found.internal, found.external].contains(&service))

@@ -1,4 +1,4 @@
-//! The network namespaces in which sockets of this node may be.
+//! The network namespaces with sockets of this node.
 
 use std::{
     collections::HashSet,
@@ -8,24 +8,24 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Most namespaces that are looked into; a node has some hundred pods.
+/// Most namespaces that are visited; a node has some hundred pods.
 pub const NAMESPACES: usize = 4096;
-/// Where container runtimes and `ip netns` keep them.
+/// The folder of container runtimes and `ip netns`.
 const NAMED: &str = "/run/netns";
 
-/// Does something in each network namespace of a process that /proc shows, and in each that a container runtime has
-/// named, once. The first error is given back when all have been tried.
+/// Calls `work` once for each network namespace of a process in /proc, and for each that a container runtime has named.
+/// After an error it goes on with the others.
 ///
-/// Pods are seen by their processes only in the host's process namespace (`hostPID`), otherwise by their names.
+/// Pods' processes are only visible in the host's PID namespace (`hostPID`), otherwise their names are.
 ///
 /// # Errors
-/// What `work` said.
+/// The first error of `work`.
 pub fn each_namespace<E>(
     mut work: impl FnMut(std::os::fd::BorrowedFd<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     let (mut seen, mut result) = (HashSet::new(), Ok(()));
     for path in paths() {
-        // Processes end, pods go.
+        // The process or pod may have ended.
         let Ok(namespace) = File::open(&path) else {
             continue;
         };
@@ -72,7 +72,7 @@ fn list(folder: &str) -> impl Iterator<Item = PathBuf> + use<> {
     entries.into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// A name whose namespace is gone is an ordinary, empty file.
+/// The name of a former namespace is an ordinary, empty file.
 fn is_network(namespace: &File) -> bool {
     nix::sys::statfs::fstatfs(namespace)
         .is_ok_and(|found| found.filesystem_type() == nix::sys::statfs::NSFS_MAGIC)

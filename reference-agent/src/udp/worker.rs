@@ -1,4 +1,4 @@
-//! One batch after the other.
+//! Ends the flows and sockets of one batch after the other.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -16,27 +16,27 @@ use crate::{
 
 /// Most backends that wait, and most frontends.
 pub const WAITING: usize = 16_384;
-/// How often a batch that fails is tried in all.
+/// How often a batch is tried.
 pub const TRIES: u32 = 5;
-/// After the first failure; twice as long after each further one.
+/// Delay after the first failure; each is twice the one before.
 pub const RETRY: Duration = Duration::from_millis(200);
 
 /// Most walks over FLOWS for one batch.
 const WALKS: u32 = 4;
 
-/// Where departed backends and moved frontends are told. Clones are the same.
+/// The sending end of departed backends and moved frontends. Clones are the same.
 #[derive(Clone, Debug)]
 pub struct Departures(Arc<Queue>);
 
 #[derive(Debug, Default)]
 struct Queue {
     waiting: Mutex<Batch>,
-    told: Notify,
+    sent: Notify,
 }
 
 impl Departures {
-    /// Takes backends and frontends; never waits.
-    pub fn tell(&self, departed: Bounded<Departed>, moved: Bounded<MovedFrontend>) {
+    /// Sends backends and frontends; never waits.
+    pub fn send(&self, departed: Bounded<Departed>, moved: Bounded<MovedFrontend>) {
         if departed.is_empty() && moved.is_empty() {
             return;
         }
@@ -55,7 +55,7 @@ impl Departures {
                 waiting.add_unlisted_frontends();
             }
         }
-        self.0.told.notify_one();
+        self.0.sent.notify_one();
     }
 
     fn waiting(&self) -> MutexGuard<'_, Batch> {
@@ -63,7 +63,7 @@ impl Departures {
     }
 }
 
-/// Ends what departed backends and moved frontends leave.
+/// Ends flows and sockets of departed backends and moved frontends.
 #[derive(Debug)]
 pub struct Worker<C> {
     departures: Departures,
@@ -72,7 +72,7 @@ pub struct Worker<C> {
 }
 
 impl<C: Connections + 'static> Worker<C> {
-    /// And where to tell it.
+    /// A worker, and its sending end.
     pub fn new(connections: C, metrics: Metrics) -> (Self, Departures) {
         let departures = Departures(Arc::default());
         let worker = Self {
@@ -83,13 +83,13 @@ impl<C: Connections + 'static> Worker<C> {
         (worker, departures)
     }
 
-    /// For ever. What is told while one batch is worked on is the next.
+    /// Runs without end. What is sent during one batch is the next.
     pub async fn run(self) {
         loop {
             let batch = std::mem::take(&mut *self.departures.waiting());
             if batch.is_empty() {
                 self.metrics.udp_waiting.at([]).set(0);
-                self.departures.0.told.notified().await;
+                self.departures.0.sent.notified().await;
                 continue;
             }
             let waiting = i64::try_from(batch.len()).unwrap_or(i64::MAX);
@@ -114,7 +114,7 @@ impl<C: Connections + 'static> Worker<C> {
                 error,
             } = match done.await {
                 Ok(done) => done,
-                // It panicked, and was named; or the agent ends.
+                // It panicked, which is logged, or the agent ends.
                 Err(_) => return,
             };
             self.metrics.udp_flows_ended.at([]).inc_by(flows as u64);
@@ -128,7 +128,7 @@ impl<C: Connections + 'static> Worker<C> {
                 );
             }
             let Some(error) = error else {
-                // A socket whose call of connect had not returned when it was looked at is connected now.
+                // A socket that was about to be connected then is connected now.
                 if noted > sockets && std::mem::take(&mut again) {
                     tokio::time::sleep(RETRY).await;
                     continue;
@@ -143,11 +143,11 @@ impl<C: Connections + 'static> Worker<C> {
     }
 }
 
-/// What one try came to. What was ended is ended, whatever failed.
+/// The result of one try, also after a failure.
 struct Done {
     flows: usize,
     sockets: usize,
-    /// Sockets that were to go, connected or not.
+    /// Sockets to be ended, connected or not.
     noted: usize,
     error: Option<LoaderError>,
 }
@@ -167,10 +167,10 @@ fn end(batch: &Batch, connections: &mut impl Connections) -> Done {
 
 fn try_end(batch: &Batch, connections: &mut impl Connections, done: &mut Done) -> Result<(), LoaderError> {
     let maps = Lookup::read(connections)?;
-    connections.end_choices(&mut |key, chosen| batch.choice_goes(key, chosen, &maps))?;
-    // A packet brings one of a flow's two entries back, if it comes when that is gone and the other is not.
+    connections.end_choices(&mut |key, chosen| batch.is_stale_choice(key, chosen, &maps))?;
+    // A packet restores one of a flow's two entries if it comes between the two deletions.
     for _ in 0..WALKS {
-        let ended = connections.end_flows(&mut |key, flow| batch.flow_goes(key, flow, &maps))?;
+        let ended = connections.end_flows(&mut |key, flow| batch.is_stale_flow(key, flow, &maps))?;
         done.flows += ended;
         if ended == 0 {
             break;
@@ -178,7 +178,7 @@ fn try_end(batch: &Batch, connections: &mut impl Connections, done: &mut Done) -
     }
     let sockets = batch.sockets(&maps, |show| connections.sockets(show))?;
     done.noted = sockets.values().map(std::collections::HashSet::len).sum();
-    // One that fails is no reason to leave the others.
+    // After a failure the others are ended all the same.
     let mut result = Ok(());
     for (backend, cookies) in sockets {
         match connections.end_sockets(backend, &cookies) {

@@ -101,7 +101,7 @@ async fn flows_and_sockets_of_a_departed_backend_are_ended_and_others_are_not() 
     node.note_socket(socket(1, "UDP 10.0.0.1:5353"), frontend, true);
     node.note_socket(socket(2, "UDP 10.0.0.2:5353"), frontend, true);
     node.note_socket(socket(3, "UDP 10.0.0.1:5353"), frontend, false);
-    departures.tell(
+    departures.send(
         told(vec![departed(3, "UDP 10.0.0.1:5353", 7)]),
         Bounded::default(),
     );
@@ -121,7 +121,7 @@ async fn a_socket_that_is_connected_only_just_after_is_ended_too() {
     // The first look finds it unconnected; by the second one its call has returned.
     let (key, value) = flow(3, 7, "UDP 10.0.0.1:5353");
     node.note_flow(key, value);
-    departures.tell(
+    departures.send(
         told(vec![departed(3, "UDP 10.0.0.1:5353", 7)]),
         Bounded::default(),
     );
@@ -137,7 +137,7 @@ async fn what_fails_is_tried_again_and_counted() {
     let frontend = address(VIP).frontend_key();
     node.note_socket(socket(1, "UDP 10.0.0.1:5353"), frontend, true);
     node.fail_to_end(2);
-    departures.tell(
+    departures.send(
         told(vec![departed(3, "UDP 10.0.0.1:5353", 7)]),
         Bounded::default(),
     );
@@ -157,7 +157,7 @@ async fn of_an_earlier_start_and_of_too_many_everything_goes_that_nobody_has() {
     node.note_socket(socket(1, "UDP 10.0.0.1:5353"), frontend, true);
     let (key, value) = flow(3, 7, "UDP 10.0.0.1:5353");
     node.note_flow(key, value);
-    departures.tell(
+    departures.send(
         told(vec![departed(0, "UDP 10.0.0.1:5353", 7)]),
         Bounded::default(),
     );
@@ -168,11 +168,11 @@ async fn of_an_earlier_start_and_of_too_many_everything_goes_that_nobody_has() {
         listed: Vec::new(),
         unlisted: 1,
     };
-    departures.tell(unlisted, Bounded::default());
+    departures.send(unlisted, Bounded::default());
     until(|| node.ended() == [1, 2].into()).await;
 }
 
-/// A frontend that is nobody's any more.
+/// A frontend that has no service port any more.
 fn moved() -> MovedFrontend {
     MovedFrontend {
         frontend: address(VIP),
@@ -210,7 +210,7 @@ async fn flows_sockets_and_choices_of_a_frontend_that_has_moved_are_ended_and_ot
         };
         node.note_choice(key, chosen);
     }
-    departures.tell(Bounded::default(), told(vec![moved()]));
+    departures.send(Bounded::default(), told(vec![moved()]));
     until(|| node.ended() == [1].into()).await;
     assert_eq!(node.flows(), 1);
     assert_eq!(node.choices(), [5].into());
@@ -222,7 +222,7 @@ async fn a_flow_that_a_packet_brings_back_while_it_is_removed_goes_too() {
     let (departures, metrics) = started(&node);
     let (key, value) = flow(3, 7, "UDP 10.0.0.1:5353");
     node.note_returning_flow(key, value);
-    departures.tell(Bounded::default(), told(vec![moved()]));
+    departures.send(Bounded::default(), told(vec![moved()]));
     until(|| metrics.udp_flows_ended.at([]).get() == 2).await;
     assert_eq!(node.flows(), 0);
 }

@@ -41,10 +41,10 @@ fn nothing_is_attached_to_devices_before_the_maps_serve() {
     let node = Node::new();
     let now = Instant::now();
     let mut hooks = Hooks::new(node.open(), Metrics::new(), now);
-    hooks.host(host(&[UPLINK]));
-    hooks.look(false, now);
+    hooks.set_host(host(&[UPLINK]));
+    hooks.scan(false, now);
     assert_eq!(node.devices(), kinds([]));
-    hooks.look(true, now);
+    hooks.scan(true, now);
     assert_eq!(node.devices(), kinds([UPLINK]));
     assert_eq!(node.addresses().0, Some([192, 0, 2, 1].into()));
     assert_eq!(hooks.reasons(), [""; 0]);
@@ -55,8 +55,8 @@ fn sockets_come_first_where_there_are_no_connections_yet_and_last_where_there_ar
     let order = |node: &Node| {
         let now = Instant::now();
         let mut hooks = Hooks::new(node.open(), Metrics::new(), now);
-        hooks.host(host(&[UPLINK, POD]));
-        hooks.look(true, now);
+        hooks.set_host(host(&[UPLINK, POD]));
+        hooks.scan(true, now);
         assert_eq!(hooks.reasons(), [""; 0]);
         node.order()
     };
@@ -73,12 +73,12 @@ fn a_pods_device_is_attached_when_it_comes_and_not_at_the_next_look() {
     let node = Node::new();
     let now = Instant::now();
     let mut hooks = Hooks::new(node.open(), Metrics::new(), now);
-    hooks.host(host(&[UPLINK]));
-    hooks.look(true, now);
-    hooks.host(host(&[UPLINK, POD]));
+    hooks.set_host(host(&[UPLINK]));
+    hooks.scan(true, now);
+    hooks.set_host(host(&[UPLINK, POD]));
     assert_eq!(node.devices(), kinds([UPLINK, POD]));
     node.remove_device(POD.0);
-    hooks.host(host(&[UPLINK]));
+    hooks.set_host(host(&[UPLINK]));
     assert_eq!(node.devices(), kinds([UPLINK]));
     assert_eq!(hooks.reasons(), [""; 0]);
 }
@@ -88,9 +88,9 @@ fn a_device_that_goes_before_it_is_attached_is_no_reason() {
     let node = Node::new();
     let now = Instant::now();
     let mut hooks = Hooks::new(node.open(), Metrics::new(), now);
-    hooks.look(true, now);
+    hooks.scan(true, now);
     node.remove_device(POD.0);
-    hooks.host(host(&[POD]));
+    hooks.set_host(host(&[POD]));
     assert_eq!(hooks.reasons(), [""; 0]);
 }
 
@@ -100,8 +100,8 @@ fn a_device_that_lets_nothing_be_attached_is_named_and_tried_again() {
     let now = Instant::now();
     let mut hooks = Hooks::new(node.open(), Metrics::new(), now);
     node.refuse_device(POD.0, true);
-    hooks.host(host(&[UPLINK, POD]));
-    hooks.look(true, now);
+    hooks.set_host(host(&[UPLINK, POD]));
+    hooks.scan(true, now);
     assert_eq!(node.devices(), kinds([UPLINK]), "the others are served");
     assert_eq!(node.programs(Hook::ALL[0]), [1000]);
     let [reason] = &hooks.reasons()[..] else {
@@ -111,11 +111,15 @@ fn a_device_that_lets_nothing_be_attached_is_named_and_tried_again() {
         reason.starts_with("not attached to device device7 (7): failed to"),
         "{reason}"
     );
-    assert_eq!(hooks.serving_nobody(), [""; 0], "one pod's device is one pod's");
+    assert_eq!(
+        hooks.unattached_reasons(),
+        [""; 0],
+        "one pod's device is one pod's"
+    );
     node.refuse_device(POD.0, false);
-    hooks.look(true, now + SCAN - Duration::from_millis(1));
+    hooks.scan(true, now + SCAN - Duration::from_millis(1));
     assert_eq!(node.devices(), kinds([UPLINK]), "not before its time");
-    hooks.look(true, now + SCAN);
+    hooks.scan(true, now + SCAN);
     assert_eq!(node.devices(), kinds([UPLINK, POD]));
     assert_eq!(hooks.reasons(), [""; 0]);
 }
@@ -126,9 +130,9 @@ fn without_the_device_by_which_the_network_comes_nobody_outside_is_served() {
     let now = Instant::now();
     let mut hooks = Hooks::new(node.open(), Metrics::new(), now);
     node.refuse_device(UPLINK.0, true);
-    hooks.host(host(&[UPLINK, POD]));
-    hooks.look(true, now);
-    assert_eq!(hooks.serving_nobody(), hooks.reasons());
+    hooks.set_host(host(&[UPLINK, POD]));
+    hooks.scan(true, now);
+    assert_eq!(hooks.unattached_reasons(), hooks.reasons());
     assert_eq!(hooks.reasons().len(), 1);
 }
 
@@ -141,8 +145,8 @@ fn of_many_devices_that_fail_some_are_named_and_the_rest_counted() {
     for (index, _) in &devices {
         node.refuse_device(*index, true);
     }
-    hooks.host(host(&devices));
-    hooks.look(true, now);
+    hooks.set_host(host(&devices));
+    hooks.scan(true, now);
     let reasons = hooks.reasons();
     assert_eq!(reasons.len(), 9, "{reasons:?}");
     assert_eq!(reasons.last().map(String::as_str), Some("nor to 12 more devices"));
@@ -153,15 +157,15 @@ fn what_somebody_detaches_is_attached_again_and_what_is_not_wanted_any_more_is_d
     let node = Node::new();
     let now = Instant::now();
     let mut hooks = Hooks::new(node.open(), Metrics::new(), now);
-    hooks.host(host(&[UPLINK, POD]));
-    hooks.look(true, now);
+    hooks.set_host(host(&[UPLINK, POD]));
+    hooks.scan(true, now);
     node.detach_device(UPLINK.0);
-    hooks.look(true, now + SCAN);
+    hooks.scan(true, now + SCAN);
     assert_eq!(node.devices(), kinds([UPLINK, POD]));
     // The pod's device has become one of the node's; the uplink is not to be served.
-    hooks.host(host(&[(POD.0, DeviceKind::Node)]));
+    hooks.set_host(host(&[(POD.0, DeviceKind::Node)]));
     assert_eq!(node.devices()[&POD.0], DeviceKind::Node);
-    hooks.look(true, now + SCAN * 2);
+    hooks.scan(true, now + SCAN * 2);
     assert_eq!(node.devices(), kinds([(POD.0, DeviceKind::Node)]));
 }
 
@@ -170,8 +174,8 @@ fn somebody_has_detached_programs_from_a_device_only_if_it_is_still_there() {
     let node = Node::new();
     let now = Instant::now();
     let mut hooks = Hooks::new(node.open(), Metrics::new(), now);
-    hooks.host(host(&[UPLINK, POD]));
-    hooks.look(true, now);
+    hooks.set_host(host(&[UPLINK, POD]));
+    hooks.scan(true, now);
     node.detach_device(UPLINK.0);
     // The view that says so is yet to come.
     node.remove_device(POD.0);
@@ -179,7 +183,7 @@ fn somebody_has_detached_programs_from_a_device_only_if_it_is_still_there() {
     let subscriber = tracing_subscriber::fmt()
         .with_ansi(false)
         .with_writer(Mutex::new(log.clone()));
-    tracing::subscriber::with_default(subscriber.finish(), || hooks.look(true, now + SCAN));
+    tracing::subscriber::with_default(subscriber.finish(), || hooks.scan(true, now + SCAN));
     let said = log.text();
     let warnings: Vec<&str> = said
         .lines()
@@ -216,12 +220,12 @@ fn a_restart_switches_the_programs_at_devices_and_leaves_none_where_they_are_not
     let node = Node::new();
     let now = Instant::now();
     let mut hooks = Hooks::new(node.open(), Metrics::new(), now);
-    hooks.host(host(&[UPLINK, POD]));
-    hooks.look(true, now);
+    hooks.set_host(host(&[UPLINK, POD]));
+    hooks.scan(true, now);
     drop(hooks);
     let mut hooks = Hooks::new(node.open(), Metrics::new(), now);
-    hooks.host(host(&[UPLINK]));
-    hooks.look(false, now);
+    hooks.set_host(host(&[UPLINK]));
+    hooks.scan(false, now);
     assert_eq!(node.devices(), kinds([UPLINK]), "adopted maps serve at once");
     assert_eq!(hooks.reasons(), [""; 0]);
 }
@@ -241,17 +245,17 @@ fn a_restart_keeps_the_nodes_address_until_what_decides_it_is_known() {
     let node = Node::new();
     let now = Instant::now();
     let mut hooks = Hooks::new(node.open(), Metrics::new(), now);
-    hooks.host(view(first, true, &[first, second]));
-    hooks.look(true, now);
+    hooks.set_host(view(first, true, &[first, second]));
+    hooks.scan(true, now);
     assert_eq!(node.addresses().0, Some(first), "no earlier start knew better");
     drop(hooks);
     let mut hooks = Hooks::new(node.open(), Metrics::new(), now);
-    hooks.host(view(second, true, &[first, second]));
-    hooks.look(false, now);
+    hooks.set_host(view(second, true, &[first, second]));
+    hooks.scan(false, now);
     assert_eq!(node.addresses().0, Some(first), "connections come back to it");
-    hooks.host(view(second, false, &[first, second]));
+    hooks.set_host(view(second, false, &[first, second]));
     assert_eq!(node.addresses().0, Some(second), "the Node object says so");
-    hooks.host(view(first, true, &[first]));
+    hooks.set_host(view(first, true, &[first]));
     assert_eq!(
         node.addresses().0,
         Some(first),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use reference_agent::{
-    agent,
+    feed,
     folder::Folder,
     model::{Event, Kind},
     reports::Reports,
@@ -21,7 +21,7 @@ pub(crate) use testing::patience::LIMIT;
 /// A folder that is told of.
 pub(crate) struct Told {
     folder: TempDir,
-    arrivals: tokio::sync::mpsc::Receiver<agent::Arrival>,
+    arrivals: tokio::sync::mpsc::Receiver<feed::Arrival>,
     pub(crate) reports: Reports,
     feed: JoinHandle<()>,
 }
@@ -34,7 +34,7 @@ impl Told {
             fs::write(folder.path().join(file), text).expect("written");
         }
         let reports = Reports::new(None);
-        let (sender, arrivals) = agent::queue();
+        let (sender, arrivals) = feed::queue();
         let feed = Folder::open(folder.path()).expect("a folder").feed(&reports);
         let feed = tokio::spawn(feed.run(sender));
         Self {
@@ -80,7 +80,7 @@ impl Told {
 
     /// Waits until /readyz would say this, `FOLDER` standing for the folder.
     async fn until_reasons(&self, expected: &[&str]) {
-        self.until(expected, || self.reports.board.reasons()).await;
+        self.until(expected, || self.reports.readiness.reasons()).await;
     }
 
     async fn until_findings(&self, expected: &[&str]) {
@@ -106,7 +106,7 @@ impl Told {
         }
     }
 
-    /// No event is on its way, and the feed ends when nobody listens.
+    /// No event is on its way, and the feed ends with the queue.
     pub(crate) async fn end(mut self) {
         let more = tokio::time::timeout(Duration::from_millis(300), self.arrivals.recv()).await;
         assert!(more.is_err(), "{more:?}");
@@ -244,11 +244,11 @@ async fn a_file_that_becomes_malformed_keeps_what_it_said_and_is_named_until_it_
         "nothing else suffers"
     );
     let begin = Instant::now();
-    while told.reports.board.reasons().is_empty() {
+    while told.reports.readiness.reasons().is_empty() {
         assert!(begin.elapsed() < LIMIT, "the file is not named");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let reasons = told.reports.board.reasons();
+    let reasons = told.reports.readiness.reasons();
     let named = format!(
         "the file {} can't be used, and what it said before counts: it is no YAML: ",
         told.path().join("1.yaml").display()
@@ -275,8 +275,8 @@ async fn a_file_that_is_malformed_at_the_start_holds_the_list_up_for_a_while_onl
     let begin = Instant::now();
     let mut told = Told::of(&[("1.yaml", "{"), ("2.yaml", &service("b", "10.96.0.2"))]);
     assert_eq!(told.synced().await, ["service default/b [10.96.0.2]"]);
-    assert!(begin.elapsed() >= reference_agent::folder::PATIENCE);
-    assert_eq!(told.reports.board.reasons().len(), 1);
+    assert!(begin.elapsed() >= reference_agent::folder::BROKEN_LIMIT);
+    assert_eq!(told.reports.readiness.reasons().len(), 1);
     told.write("1.yaml", &service("a", "10.96.0.1"));
     assert_eq!(told.next(1).await, ["service default/a [10.96.0.1]"]);
     told.end().await;

@@ -7,9 +7,9 @@ use std::{
 
 use nix::sched::{CloneFlags, unshare};
 use reference_agent::{
-    board::Part,
     health_checks::{self, Wanted},
     plan::HealthCheck,
+    readiness::Component,
     reports::Reports,
     testing::objects::name,
 };
@@ -145,20 +145,34 @@ fn a_port_says_at_every_address_how_many_endpoints_are_here() {
         // An agent that can't be relied on takes no traffic.
         served
             .reports
-            .board
-            .say(Part::Probe, vec!["the probe is not answered".to_owned()]);
+            .readiness
+            .set_reasons(Component::Probe, vec!["the probe is not answered".to_owned()]);
         until(at(30_100), Some((UNAVAILABLE, &body(1, false)))).await;
-        served.reports.board.say(Part::Probe, Vec::new());
+        served.reports.readiness.set_reasons(Component::Probe, Vec::new());
         until(at(30_100), Some((OK, &body(1, true)))).await;
         let unattached = vec!["not attached to device uplink".to_owned()];
-        served.reports.board.say(Part::Programs, unattached);
+        served
+            .reports
+            .readiness
+            .set_reasons(Component::Programs, unattached);
         until(at(30_100), Some((UNAVAILABLE, &body(1, false)))).await;
-        served.reports.board.say(Part::Programs, Vec::new());
+        served
+            .reports
+            .readiness
+            .set_reasons(Component::Programs, Vec::new());
         until(at(30_100), Some((OK, &body(1, true)))).await;
 
         // What is wrong with one pod's device, one object or the API server takes no other's traffic.
-        for part in [Part::Hooks, Part::Maps, Part::Source, Part::OwnWay] {
-            served.reports.board.say(part, vec!["this lasts".to_owned()]);
+        for part in [
+            Component::Hooks,
+            Component::Maps,
+            Component::Source,
+            Component::ApiAccess,
+        ] {
+            served
+                .reports
+                .readiness
+                .set_reasons(part, vec!["this lasts".to_owned()]);
         }
         served.want("t/x", 30_100, 2);
         until(at(30_100), Some((OK, &body(2, true)))).await;

@@ -18,7 +18,7 @@ const FOREIGN: u32 = 8;
 fn started(node: &Node, filled: bool) -> (Hooks<NodeDatapath>, Instant) {
     let now = Instant::now();
     let mut hooks = Hooks::new(node.open(), Metrics::new(), now);
-    hooks.look(filled, now);
+    hooks.scan(filled, now);
     (hooks, now)
 }
 
@@ -29,7 +29,7 @@ fn new_maps_are_filled_before_anything_is_attached_or_evicted() {
     let (mut hooks, now) = started(&node, false);
     assert_eq!(node.programs(HOOK), [STALE]);
     assert_eq!(hooks.reasons(), ["the programs are not attached yet"]);
-    hooks.look(true, now);
+    hooks.scan(true, now);
     assert_eq!(node.programs(HOOK), [1000]);
     assert_eq!(hooks.reasons(), [""; 0]);
 }
@@ -67,9 +67,9 @@ fn a_stale_program_that_comes_later_is_evicted_by_the_next_look_and_not_before_i
     let node = Node::new();
     let (mut hooks, now) = started(&node, true);
     node.leave(HOOK, STALE, Ownership::Earlier);
-    hooks.look(true, now + SCAN - Duration::from_millis(1));
+    hooks.scan(true, now + SCAN - Duration::from_millis(1));
     assert_eq!(node.programs(HOOK), [1000, STALE]);
-    hooks.look(true, now + SCAN);
+    hooks.scan(true, now + SCAN);
     assert_eq!(node.programs(HOOK), [1000]);
 }
 
@@ -89,9 +89,9 @@ fn a_stale_program_that_stays_is_a_reason_until_it_is_gone() {
              failed to detach program: Operation not permitted (os error 1)"
         )
     );
-    assert_eq!(hooks.serving_nobody(), [""; 0], "ours serve beside it");
+    assert_eq!(hooks.unattached_reasons(), [""; 0], "ours serve beside it");
     node.refuse_evict(false);
-    hooks.look(true, now + SCAN);
+    hooks.scan(true, now + SCAN);
     assert_eq!(hooks.reasons(), [""; 0]);
 }
 
@@ -109,9 +109,9 @@ fn without_our_own_programs_an_old_one_is_better_than_none() {
         reason.starts_with("not attached: failed to attach connect4"),
         "{reason}"
     );
-    assert_eq!(hooks.serving_nobody(), [reason.as_str()]);
+    assert_eq!(hooks.unattached_reasons(), [reason.as_str()]);
     node.refuse_attach(false);
-    hooks.look(true, now + SCAN);
+    hooks.scan(true, now + SCAN);
     assert_eq!(node.programs(HOOK), [1000]);
     assert_eq!(hooks.reasons(), [""; 0]);
 }
@@ -121,7 +121,7 @@ fn what_somebody_detached_is_attached_again() {
     let node = Node::new();
     let (mut hooks, now) = started(&node, true);
     node.detach(HOOK);
-    hooks.look(true, now + SCAN);
+    hooks.scan(true, now + SCAN);
     assert_eq!(node.programs(HOOK), [1000]);
 }
 
@@ -141,7 +141,7 @@ fn what_runs_where_nobody_can_look_is_disarmed() {
         "{reason}"
     );
     node.refuse_evict(false);
-    hooks.look(true, now + SCAN);
+    hooks.scan(true, now + SCAN);
     assert_eq!(node.hidden(), [].into());
     assert_eq!(hooks.reasons(), [""; 0]);
 }
@@ -160,7 +160,7 @@ fn a_place_that_can_not_be_looked_at_is_a_reason_with_what_to_do() {
         ["whether program 7 is this node's can't be looked at: its maps do not say; ask its owner"]
     );
     node.blind(None);
-    hooks.look(true, now + SCAN);
+    hooks.scan(true, now + SCAN);
     assert_eq!(hooks.reasons(), [""; 0]);
 }
 
@@ -192,15 +192,15 @@ fn attaching_that_was_cut_short_is_finished_by_the_next_look_and_is_a_reason_unt
         "{}",
         unready(&hooks)
     );
-    hooks.look(true, now + SCAN);
+    hooks.scan(true, now + SCAN);
     assert!(
         unready(&hooks).starts_with("not attached: failed to take over"),
         "{}",
         unready(&hooks)
     );
     node.cut_attach_short(false);
-    hooks.look(true, now + SCAN * 2);
+    hooks.scan(true, now + SCAN * 2);
     assert_eq!((hooks.reasons(), node.attached_whole()), (Vec::new(), 1));
-    hooks.look(true, now + SCAN * 3);
+    hooks.scan(true, now + SCAN * 3);
     assert_eq!(node.attached_whole(), 1, "that is all");
 }

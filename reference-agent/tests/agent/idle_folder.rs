@@ -11,7 +11,7 @@ use reference_agent::folder::POLL;
 
 use crate::from_files::{LIMIT, Told, service};
 
-/// Whoever takes the opening that a look is for a change looks thousands of times in a second.
+/// A feed that takes the opening of the folder by its own scan for a change scans thousands of times in a second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_nothing_changes_the_folder_is_opened_once_in_every_poll() {
     let mut told = Told::of(&[("1.yaml", &service("a", "10.96.0.1"))]);
@@ -28,7 +28,7 @@ async fn a_file_that_cannot_be_read_is_tried_once_in_every_poll() {
     told.synced().await;
     told.write("2.yaml", "{");
     let begin = Instant::now();
-    while told.reports.board.reasons().is_empty() {
+    while told.reports.readiness.reasons().is_empty() {
         assert!(begin.elapsed() < LIMIT, "the file is not named");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -46,7 +46,7 @@ fn opened(folder: &Path, times: usize) -> Duration {
             told.expect("inotify").kind,
             EventKind::Access(AccessKind::Open(_))
         ) {
-            // Nobody counts any more.
+            // The counter is gone.
             let _over = sender.send(Instant::now());
         }
     })

@@ -320,7 +320,7 @@ fn hooks_attach_evict_what_an_earlier_load_left_and_leave_the_rest() {
     // An earlier load, attached by a link and once more the legacy way, whose pins are gone.
     let now = Instant::now();
     let mut hooks = Hooks::new(place.open(), Metrics::new(), now);
-    hooks.look(true, now);
+    hooks.scan(true, now);
     for hook in Hook::ALL {
         assert_eq!(running(hook).len(), 1, "programs at {hook}");
     }
@@ -343,13 +343,13 @@ fn hooks_attach_evict_what_an_earlier_load_left_and_leave_the_rest() {
     }
 
     let mut hooks = Hooks::new(place.open(), Metrics::new(), now);
-    hooks.look(false, now);
+    hooks.scan(false, now);
     assert_eq!(
         running(connect),
         [earlier],
         "new maps know nothing yet: the old program serves better"
     );
-    hooks.look(true, now);
+    hooks.scan(true, now);
     let [current] = running(connect)[..] else {
         panic!("one program: {:?}", running(connect))
     };
@@ -358,7 +358,7 @@ fn hooks_attach_evict_what_an_earlier_load_left_and_leave_the_rest() {
 
     // It comes back while the agent runs.
     attach_legacy(own.path(), connect, &held, Manner::MULTI).expect("attached");
-    hooks.look(true, now + SCAN);
+    hooks.scan(true, now + SCAN);
     assert_eq!(running(connect), [current]);
     drop(hooks);
     assert_eq!(

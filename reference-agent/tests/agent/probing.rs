@@ -1,4 +1,4 @@
-//! The agent's own probe, without programs: nobody translates it.
+//! The agent's own probe, without programs that translate it.
 
 use std::{
     io::Write as _,
@@ -8,28 +8,30 @@ use std::{
 };
 
 use reference_agent::{
-    board::Part,
     probe::{FAILURES, LIMIT, PERIOD, Prober},
+    readiness::Component,
     reports::Reports,
 };
 
 /// Failures that are told take so long at most, on a busy machine.
 const TOLD: Duration = testing::patience::LIMIT;
 
-/// What the board says about the probe to a frontend, as soon as it says something new.
+/// The readiness reasons about the probe to a frontend, as soon as they are others than at first.
 async fn told(frontend: SocketAddr) -> (Vec<String>, Reports) {
     let reports = Reports::new(None);
-    let prober = Prober::new(frontend, &reports.board).await.expect("a listener");
-    let first = reports.board.reasons();
+    let prober = Prober::new(frontend, &reports.readiness)
+        .await
+        .expect("a listener");
+    let first = reports.readiness.reasons();
     assert_eq!(first, ["the agent's own probe has not been served yet"]);
     let probing = tokio::spawn(prober.run(reports.clone()));
     let begin = Instant::now();
-    while reports.board.reasons() == first {
+    while reports.readiness.reasons() == first {
         assert!(begin.elapsed() < TOLD, "nothing new is told");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     probing.abort();
-    (reports.board.reasons(), reports)
+    (reports.readiness.reasons(), reports)
 }
 
 #[tokio::test]
@@ -69,13 +71,20 @@ async fn an_answer_of_another_server_is_none() {
 #[tokio::test]
 async fn what_lasts_in_objects_devices_and_the_api_server_does_not_keep_it_from_probing() {
     let reports = Reports::new(None);
-    for part in [Part::Maps, Part::Source, Part::OwnWay, Part::Hooks] {
-        reports.board.say(part, vec!["this lasts".to_owned()]);
+    for part in [
+        Component::Maps,
+        Component::Source,
+        Component::ApiAccess,
+        Component::Hooks,
+    ] {
+        reports.readiness.set_reasons(part, vec!["this lasts".to_owned()]);
     }
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let frontend = free.local_addr().expect("an address");
     drop(free);
-    let prober = Prober::new(frontend, &reports.board).await.expect("a listener");
+    let prober = Prober::new(frontend, &reports.readiness)
+        .await
+        .expect("a listener");
     let probing = tokio::spawn(prober.run(reports.clone()));
     let begin = Instant::now();
     while reports.metrics.probes.at(["failed"]).get() == 0 {
@@ -88,10 +97,11 @@ async fn what_lasts_in_objects_devices_and_the_api_server_does_not_keep_it_from_
 #[tokio::test]
 async fn while_others_have_something_to_say_the_probe_waits() {
     let reports = Reports::new(None);
-    reports
-        .board
-        .say(Part::Lists, vec!["services have not been listed yet".to_owned()]);
-    let prober = Prober::new("127.0.0.1:9".parse().expect("an address"), &reports.board).await;
+    reports.readiness.set_reasons(
+        Component::Lists,
+        vec!["services have not been listed yet".to_owned()],
+    );
+    let prober = Prober::new("127.0.0.1:9".parse().expect("an address"), &reports.readiness).await;
     let probing = prober.expect("a listener").run(reports.clone());
     // Long enough for several: the first one does not wait for its period.
     let window = Duration::from_millis(300);

@@ -15,8 +15,8 @@ use axum::{
 };
 use futures::StreamExt;
 use reference_agent::{
-    agent::{self, Arrival},
     api_access::ApiServers,
+    feed::{self, Arrival},
     model::{Event, Kind, Slice},
     reflect,
     reports::Reports,
@@ -163,7 +163,7 @@ pub(crate) async fn reported(
     let config = kube::Config::new(url.parse().expect("a URL"));
     let servers = ApiServers::new(&config, &[], None).await.expect("a server");
     let client = servers.client(&config).expect("a client");
-    let (sender, mut receiver) = agent::queue();
+    let (sender, mut receiver) = feed::queue();
     let reflector = tokio::spawn(reflect::reflect::<Slice>(client, sender, reports.clone()));
     let mut seen = Vec::new();
     let collected = tokio::time::timeout(LIMIT, async {

@@ -15,10 +15,11 @@ use kube::{
 };
 use lab_apiserver::{Auth, Config, Pki, Store, kubeconfig, new_token, serve};
 use reference_agent::{
-    agent::{self, AgentError, EventSender, Feed, Parts},
+    agent::{self, AgentError, Parts},
     api_access::ApiServers,
     control::Planner,
     dump::dump,
+    feed::{EventSender, Feed},
     model::{Event, Host},
     reflect,
     reports::Reports,
@@ -80,7 +81,7 @@ impl Control {
         self.pki.ca_pem()
     }
 
-    /// What is said of a request for which nobody answers at the address.
+    /// The error of a request without a server at the address.
     pub(crate) fn unanswered(&self, why: &str) -> String {
         format!(
             "client error (Connect): no API server answers: {}: {why}",
@@ -138,6 +139,7 @@ fn parts(client: &Client, node: &Node, listener: TcpListener) -> Parts<Planner, 
         feeds,
         servers: None,
         host: None,
+        pod_network: None,
         workers: Vec::new(),
         reports,
         listener,

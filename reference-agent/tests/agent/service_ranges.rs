@@ -121,7 +121,10 @@ async fn an_agent_that_may_not_read_them_says_so_and_serves_nevertheless() {
     let agent = Running::start_with(&server.client, &node).await;
     let why = format!("the API server answers 403 Forbidden: {forbidden}");
     agent.until_unlisted(&[("servicecidrs", &why)]).await;
-    assert!(agent.reports.board.healthy(), "what comes to this node is served");
+    assert!(
+        agent.reports.readiness.is_healthy(),
+        "what comes to this node is served"
+    );
     server.allow("servicecidrs");
     agent.until_readyz((200, "ok\n")).await;
     agent.stop().await;

@@ -17,10 +17,10 @@ use tokio_util::sync::CancellationToken;
 async fn a_client_that_does_not_end_its_request_does_not_hold_up_the_end() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let at = listener.local_addr().expect("an address");
-    let (asking, _asked) = mpsc::channel(1);
+    let (questions, _receiver) = mpsc::channel(1);
     let server = Server {
         reports: Reports::new(None),
-        asking,
+        questions,
         maps_at: "nowhere".to_owned(),
     };
     let shutdown = CancellationToken::new();

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
-use reference_agent::{model::Kind, reflect, reports::Reports};
+use reference_agent::{model::Kind, readiness, reflect, reports::Reports};
 use serde_json::json;
 
 use crate::reflecting::{Answer, LIMIT, SYNCED, applied, good, line, reported};
@@ -83,10 +83,10 @@ fn interrupted_by(failure: &Answer) -> Vec<Answer> {
 #[tokio::test]
 async fn of_what_was_listed_a_watch_that_is_refused_is_known_by_its_reason_until_something_comes() {
     let reports = Reports::new(None);
-    let unheard = |now| reports.board.unheard(Kind::EndpointSlice, now);
+    let unheard = |now| reports.readiness.silence_reason(Kind::EndpointSlice, now);
     let told = until("the refusal", || {
         let now = Instant::now();
-        let told = unheard(now + reflect::HEARD_LIMIT + Duration::from_secs(1))?;
+        let told = unheard(now + readiness::WATCH_SILENCE_LIMIT + Duration::from_secs(1))?;
         (told.contains("403") && unheard(now).is_none()).then_some((now, told))
     });
     let script = interrupted_by(&Answer::Error(StatusCode::FORBIDDEN));
@@ -95,7 +95,7 @@ async fn of_what_was_listed_a_watch_that_is_refused_is_known_by_its_reason_until
     let expected = "changes of endpointslices have not come since 90 s, and are served as last known: the request failed: ";
     assert!(told.starts_with(expected), "{told}");
     assert_eq!(
-        unheard(refused + reflect::HEARD_LIMIT),
+        unheard(refused + readiness::WATCH_SILENCE_LIMIT),
         None,
         "the event was heard after the refusal"
     );
@@ -114,8 +114,8 @@ async fn a_server_that_accepts_watches_and_fails_each_is_heard_once() {
     let failing = async {
         let first = until("a failure", || (broken() >= 1).then(Instant::now)).await;
         until("more of them", || (broken() >= 3).then_some(())).await;
-        let later = first + reflect::HEARD_LIMIT + Duration::from_millis(1);
-        reports.board.unheard(Kind::EndpointSlice, later)
+        let later = first + readiness::WATCH_SILENCE_LIMIT + Duration::from_millis(1);
+        reports.readiness.silence_reason(Kind::EndpointSlice, later)
     };
     let status = json!({"kind": "Status", "status": "Failure", "code": 500, "message": "no leader"});
     let script = interrupted_by(&Answer::Watch {

@@ -16,7 +16,9 @@ use axum::{
 use futures::StreamExt;
 use kube::Client;
 use lab_apiserver::Pki;
-use reference_agent::{api_access::ApiServers, model::Kind, reflect::HEARD_LIMIT, testing::node::Node};
+use reference_agent::{
+    api_access::ApiServers, model::Kind, readiness::WATCH_SILENCE_LIMIT, testing::node::Node,
+};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
@@ -142,13 +144,13 @@ async fn of_what_was_listed_readyz_says_which_watch_has_brought_nothing_for_too_
     let agent = Running::start(&control, &node).await;
     agent.until_readyz((200, "ok\n")).await;
     // As if the watch had been refused ever since.
-    let board = &agent.reports.board;
-    let before = Instant::now().checked_sub(HEARD_LIMIT + Duration::from_secs(1));
-    board.heard(Kind::Service, before.expect("the machine has run for a while"));
-    board.list_fails(Kind::Service, "refused".to_owned());
+    let readiness = &agent.reports.readiness;
+    let before = Instant::now().checked_sub(WATCH_SILENCE_LIMIT + Duration::from_secs(1));
+    readiness.watch_answered(Kind::Service, before.expect("the machine has run for a while"));
+    readiness.watch_failed(Kind::Service, "refused".to_owned());
     let told = "changes of services have not come since 90 s, and are served as last known: refused\n";
     agent.until_readyz((503, told)).await;
-    assert!(board.healthy(), "what comes to this node is served");
+    assert!(readiness.is_healthy(), "what comes to this node is served");
     create_service(&control.client().await, "x", "10.96.1.1").await;
     agent.until_readyz((200, "ok\n")).await;
     agent.stop().await;

@@ -123,7 +123,7 @@ fn one_service_changed_among_a_thousand_writes_only_its_own() {
     let before = large.maps().writes();
     large.put(500, &["1.1.1.1"]);
     large.reconcile();
-    // A slot, the switch, then two old slots and a backend that nobody has any more.
+    // A slot, the switch, then two old slots and an unused backend.
     assert_eq!(large.maps().writes() - before, 5);
 }
 

@@ -14,7 +14,7 @@ use reference_agent::{
     names::ObjectName,
     plan::Perspective,
     relist::{Object, Relist, Watched},
-    testing::{World, told::Told},
+    testing::{World, api_state::ApiState},
 };
 use serde_json::Value;
 
@@ -28,7 +28,7 @@ type Key = (Kind, ObjectName);
 pub(super) struct Player {
     perspective: Perspective,
     world: World<Planner>,
-    told: Told,
+    api_state: ApiState,
     /// What the maps held when this agent started.
     found: Contents,
     host: Host,
@@ -61,7 +61,7 @@ impl Player {
         Ok(Self {
             world: World::seen_as(perspective.clone()),
             perspective,
-            told: Told::default(),
+            api_state: ApiState::default(),
             found: Contents::default(),
             host: machine(),
             store: BTreeMap::new(),
@@ -116,7 +116,7 @@ impl Player {
         self.found = self.world.contents();
         self.perspective = agent.perspective()?;
         self.world = World::with(Planner::new(self.perspective.clone()), &self.found);
-        self.told = Told::default();
+        self.api_state = ApiState::default();
         self.watches = KINDS.map(Watch::new);
         self.unread.clear();
         self.reported.clear();
@@ -210,7 +210,7 @@ impl Player {
         }
         if complete {
             self.listed(kind)?;
-            let named: Vec<_> = self.told.names(kind).into_iter().collect();
+            let named: Vec<_> = self.api_state.names(kind).into_iter().collect();
             for key in before.iter().filter(|key| !named.contains(&key.1)) {
                 self.forget(key);
             }
@@ -242,7 +242,7 @@ impl Player {
 
     /// One event, and the law after it.
     fn tell(&mut self, event: Event) {
-        self.told.take(&event);
+        self.api_state.take(&event);
         self.world.control.apply(event);
         self.settle();
     }
@@ -273,7 +273,7 @@ impl Player {
             );
             return;
         }
-        let fresh = self.told.fresh(&self.perspective);
+        let fresh = self.api_state.fresh(&self.perspective);
         if settled {
             fresh.assert_written(&self.world);
         } else {

@@ -1,4 +1,4 @@
-//! A Service with 100,000 endpoints: clipped and named, while nobody else notices.
+//! A Service with 100,000 endpoints: clipped, with a finding, without an effect on others.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},

@@ -38,7 +38,7 @@ fn files_are_served_and_plan_and_dump_tell_what_is_and_what_should_be() {
     agent.ready();
     node.until_dumped(&["TCP 10.96.3.3:80 -> 10.244.1.2:8080"]);
 
-    // Nothing differs, whoever is asked.
+    // Nothing differs, with and without the agent.
     let folder_text = folder.display().to_string();
     let plan = ["plan", "--node", "here", "--from", &folder_text, "--diff"];
     assert_eq!(node.command(&plan), (Some(0), String::new(), String::new()));

@@ -1,6 +1,6 @@
 //! Programs of an earlier load wherever one can be left: above the node's cgroup, beside it, in a cgroup that was
 //! removed, at every layer of a device, by links that another process holds; most of them where the agent's own mount,
-//! or its cgroup namespace, shows nothing. All are gone or disarmed when the next agent is ready, and somebody else's
+//! or its cgroup namespace, shows nothing. All are gone or disarmed when the next agent is ready, and another owner's
 //! programs stay.
 
 use std::{
@@ -45,7 +45,7 @@ fn write(folder: &Path, port: u16) {
     fs::write(folder.join("web.yaml"), text).expect("written");
 }
 
-/// Everybody who connects is told the port.
+/// Answers every connection with the port.
 fn serve(port: u16) {
     let listener = TcpListener::bind(SocketAddr::new(FAMILIES[0].node, port)).expect("a port");
     thread::spawn(move || {
@@ -56,7 +56,7 @@ fn serve(port: u16) {
     });
 }
 
-/// Whom a socket comes to at the VIP.
+/// The server that a socket reaches at the VIP.
 fn met(socket: &Socket) -> io::Result<u16> {
     let vip: SocketAddr = VIP.parse().expect("an address");
     socket.connect_timeout(&vip.into(), Duration::from_secs(2))?;

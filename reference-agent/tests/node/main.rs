@@ -1,4 +1,4 @@
-//! The agent on a node with a network: the unmodified program, its devices, and whoever is behind them.
+//! The agent on a node with a network: the unmodified program, its devices, and the hosts behind them.
 //!
 //! ```text
 //! outside 192.0.2.2 ─┐
@@ -18,9 +18,9 @@
 //! | `probing` | the agent's own probe sees what others do to connections |
 //! | `udp` | clients of UDP whose backend stops serving, or whose frontend passes to another Service |
 //! | `leftovers` | programs of an earlier load are gone when the next agent is ready |
-//! | `left_everywhere` | above, beside, hidden, removed, at devices, held by others; somebody else's stays |
+//! | `left_everywhere` | above, beside, hidden, removed, at devices, held by others; another owner's stays |
 //! | `comes_and_goes` | devices and addresses that come and go while the agent runs |
-//! | `crowd` | a Service with 100,000 endpoints is clipped and named, and disturbs nobody |
+//! | `crowd` | a Service with 100,000 endpoints is clipped, with a finding, without an effect on others |
 //! | `from_files` | an agent without any API server; `plan --diff` and `dump` beside it and after it |
 
 #[path = "../process/place.rs"]

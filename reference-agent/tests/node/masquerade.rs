@@ -1,4 +1,4 @@
-//! Rules for what pods send out of the cluster: whom connections come from, whenever rules are written, and who has changed some.
+//! Masquerading of pods' packets to outside of the cluster: source addresses of connections while rules are written, and changed rules.
 
 use std::{
     iter,
@@ -41,7 +41,7 @@ fn whoever_leaves_the_cluster_has_the_nodes_address_and_a_port_of_sockets_whenev
             let socket = UdpSocket::bind(to).expect("a socket");
             thread::spawn(move || {
                 let mut buffer = [0; 8];
-                // Nobody hears when the test is over.
+                // The receiver is gone at the end of the test.
                 while let Ok((_, from)) = socket.recv_from(&mut buffer)
                     && tell.send(from).is_ok()
                 {}
@@ -79,7 +79,7 @@ fn whoever_leaves_the_cluster_has_the_nodes_address_and_a_port_of_sockets_whenev
         );
     }
     assert!(Masquerade::remove().expect("removed"));
-    assert!(!Masquerade::is_there().expect("asked"));
+    assert!(!Masquerade::exists().expect("asked"));
 }
 
 #[test]
@@ -92,11 +92,14 @@ fn rules_stand_until_somebody_changes_one() {
     };
     let (one, other) = (masquerade("10.244.1.0/24"), masquerade("fd00:1::/64"));
     let written = one.write().expect("written");
-    assert!(written.says(&one) && !written.says(&other));
-    assert!(written.stands().expect("asked"), "nobody has changed anything");
+    assert!(written.is_of(&one) && !written.is_of(&other));
+    assert!(
+        written.is_current().expect("asked"),
+        "nobody has changed anything"
+    );
     let again = other.write().expect("written");
-    assert!(!written.stands().expect("asked") && again.stands().expect("asked"));
+    assert!(!written.is_current().expect("asked") && again.is_current().expect("asked"));
     assert!(Masquerade::remove().expect("removed"));
-    assert!(!again.stands().expect("asked"));
+    assert!(!again.is_current().expect("asked"));
     assert!(!Masquerade::remove().expect("asked"), "there is none");
 }

@@ -25,7 +25,7 @@ const SETTINGS: [(&str, &str); 7] = [
     ("ipv4/conf/default/rp_filter", "0"),
     ("ipv6/conf/default/disable_ipv6", "0"),
     ("ipv6/conf/all/forwarding", "1"),
-    // Nobody else is asked whether an address is free.
+    // No duplicate address detection.
     ("ipv6/conf/default/accept_dad", "0"),
     ("ipv6/conf/default/accept_ra", "0"),
 ];
@@ -107,7 +107,7 @@ pub(crate) const FAMILIES: [Family; 2] = [
     },
 ];
 
-/// The namespaces around the node's, which is the one of whoever calls.
+/// The namespaces around the node's, which is the caller's.
 pub(crate) struct Network {
     pub(crate) outside: Namespace,
 }
@@ -305,7 +305,7 @@ fn shown(route: &RouteMessage) -> String {
     format!("{to}/{} via {via}", route.header.destination_prefix_length)
 }
 
-/// Sets or removes a route of somebody with this protocol number.
+/// Sets or removes a route of the owner with this protocol number.
 pub(crate) fn somebodys_route(protocol: u8, to: (Ipv4Addr, u8), via: Ipv4Addr, there: bool) {
     netlink(async move |handle| {
         let route = RouteMessageBuilder::<Ipv4Addr>::new()

@@ -109,7 +109,7 @@ fn frontends_of_every_kind_are_served_through_the_nodes_devices() {
             let locally = answer(family.pods[0], family.client);
             let remotely = answer(family.remote, family.node);
 
-            // Policy Cluster: everybody serves; the backend of another node sees this node.
+            // Policy Cluster: all backends serve; the backend of another node sees this node.
             for to in [node_port(1), at(load_balancers, 1), at(external_ips, 1)] {
                 let seen = asked(outside, way, family.client, to, TRIES);
                 assert_eq!(seen, [locally, remotely].into(), "{to} from outside");
@@ -166,7 +166,7 @@ fn frontends_of_every_kind_are_served_through_the_nodes_devices() {
                 let seen = asked(outside, way, from, at(load_balancers, 5), TRIES);
                 assert_eq!(seen.len(), 1, "{from} is served by {seen:?}");
             }
-            // Nobody there: refused at once.
+            // No backend: refused at once.
             assert_eq!(
                 refused(outside, way, family.client, at(load_balancers, 6)),
                 rejected

@@ -64,7 +64,7 @@ impl Way {
         }
     }
 
-    /// What others meet there without the Service: an address of a Service range, one that nobody has, or one of the node's
+    /// What others meet there without the Service: an address of a Service range, an unused one, or one of the node's
     /// without a listener.
     const fn nobody(self) -> Option<io::ErrorKind> {
         match self {
@@ -180,7 +180,7 @@ impl World<'_> {
             .until_dumped(&[&format!("TCP 10.96.2.{number}:80 -> refused")]);
     }
 
-    /// What everybody else meets at the frontend.
+    /// What other sockets meet at the frontend.
     #[track_caller]
     fn others(&self, expected: Option<io::ErrorKind>) {
         self.node.eventually(|| {

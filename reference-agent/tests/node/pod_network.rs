@@ -23,7 +23,7 @@ use crate::{
     sockets::{LIMIT, TCP, ask, serve},
 };
 
-/// A protocol number of somebody else's.
+/// A protocol number of another owner.
 const FOREIGN: u8 = 99;
 /// Routes to the pods of the node `there`.
 const THERE: [&str; 2] = ["10.244.2.0/24 via 192.0.2.9", "fd00:2::/64 via 2001:db8:1::9"];
@@ -111,7 +111,7 @@ impl Cluster {
     }
 }
 
-/// Whom somebody sees who is asked by a pod.
+/// The source address that a server sees of a pod.
 fn seen(pod: &Namespace, from: IpAddr, to: IpAddr) -> Result<IpAddr, String> {
     let asked = pod.run(move || ask(from, SocketAddr::new(to, TCP), LIMIT));
     asked
@@ -172,7 +172,7 @@ fn pods_keep_their_address_in_the_cluster_and_have_the_nodes_outside_of_it() {
     expect("after a restart", false);
     agent.end(Signal::SIGTERM);
     assert_eq!(cluster.clean_up().0, Some(0));
-    assert!(!Masquerade::is_there().expect("asked"));
+    assert!(!Masquerade::exists().expect("asked"));
     assert!(routes_of(PROTOCOL).is_empty() && cluster.file().is_empty());
     let (code, said) = cluster.clean_up();
     assert_eq!((code, &*said), (Some(0), "nothing to clean\n"), "idempotent");
@@ -197,7 +197,7 @@ fn routes_follow_the_nodes_and_those_of_others_stay() {
     agent.ready();
     assert_eq!(routes_of(PROTOCOL), THERE);
 
-    // A node moves, one comes, and one whose range has a route of somebody else's.
+    // A node moves, one comes, and one whose range has a route of another owner.
     cluster.with(async |client| {
         machine(
             &client,
@@ -285,7 +285,7 @@ fn routes_follow_the_nodes_and_those_of_others_stay() {
     agent.ready();
     cluster.until_routes(&[]);
     cluster.node.eventually(|| {
-        let gone = cluster.file().is_empty() && !Masquerade::is_there().expect("asked");
+        let gone = cluster.file().is_empty() && !Masquerade::exists().expect("asked");
         gone.then_some(())
             .ok_or("the file or the table is there".to_owned())
     });
@@ -310,9 +310,9 @@ fn where_another_cni_is_at_work_nothing_is_set() {
         other => Err(format!("{other:?}")),
     });
     assert!(routes_of(PROTOCOL).is_empty() && cluster.file().is_empty());
-    assert!(!Masquerade::is_there().expect("asked"));
+    assert!(!Masquerade::exists().expect("asked"));
 
-    // It is looked at again and again, so that nobody has to restart anything.
+    // It is checked again and again, without a restart.
     fs::remove_file(&foreign).expect("removed");
     agent.ready();
     cluster.until_routes(&THERE);

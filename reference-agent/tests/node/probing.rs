@@ -1,4 +1,4 @@
-//! The agent's own probe: what somebody else's program does to connections before ours turns readiness red, and its
+//! The agent's own probe: what another owner's program does to connections before ours turns readiness red, and its
 //! end turns it green.
 
 use std::{
@@ -34,7 +34,7 @@ fn refusing() -> HeldProgram {
     load_crafted("refusing", Hook::Connect4, &code).expect("a program that refuses is accepted")
 }
 
-/// Whoever connects, wherever, comes to the stranger at the same port.
+/// Every connection, to any address, reaches the stranger at the same port.
 fn misleading() -> HeldProgram {
     let address = u64::from(u32::from_ne_bytes(STRANGER.octets()));
     let code = [
@@ -70,7 +70,7 @@ fn what_breaks_connections_before_our_programs_is_told_until_it_is_gone() {
 
     breaks_and_heals(&node, &agent, &cgroup, &refusing(), "Operation not permitted");
 
-    // Nobody is there; then somebody is, who is not this agent.
+    // No server; then one that is not this agent.
     breaks_and_heals(&node, &agent, &cgroup, &misleading(), "Connection refused");
     let at = SocketAddr::new(STRANGER.into(), FRONTEND.port());
     let stranger = TcpListener::bind(at).expect("a port");

@@ -1,4 +1,4 @@
-//! Servers that say who they are and whom they see, and clients that ask them.
+//! Servers that answer with their name and the client's address, and clients.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -18,7 +18,7 @@ pub(crate) const TCP: u16 = 8080;
 /// Of every server.
 pub(crate) const UDP: u16 = 5353;
 
-/// Who answered, and whom the server saw.
+/// The server that answered, and the address that it saw.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Answer {
     pub(crate) server: IpAddr,

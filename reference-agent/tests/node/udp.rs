@@ -1,5 +1,5 @@
 //! UDP clients whose backend stops serving, or whose frontend passes to another Service: told, or sent to another backend;
-//! everybody else notices nothing.
+//! other clients notice nothing.
 
 use std::{
     io,
@@ -27,7 +27,7 @@ use crate::{
 
 /// From which a client dials again and again.
 const PORT: u16 = 40_000;
-/// How long it waits while nobody serves it.
+/// How long it waits without an answer.
 const SHORT: Duration = Duration::from_millis(2);
 /// Sockets of each kind: that none of them has one of two backends happens in 2⁻¹⁹ of all runs.
 const SOCKETS: usize = 20;
@@ -267,7 +267,7 @@ fn connected_sockets_of_a_backend_that_serves_no_more_are_told_and_no_others() {
                 assert_eq!(asked(&client.socket).expect("a healthy flow goes on"), staying);
                 continue;
             }
-            // Whoever waits is woken, and who sends is told.
+            // A receiver is woken, and a sender gets an error.
             node.eventually(|| match asked(&client.socket) {
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => Ok(()),
                 other => Err(format!("{other:?}")),

@@ -1,4 +1,4 @@
-//! Servers that say who they are, and clients that ask again and again and write down whom they got.
+//! Servers that answer with their number, and clients that connect again and again and record the answers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,7 +29,7 @@ const MOST_WRONG: usize = 20;
 /// is asked dozens of times meanwhile.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Starts servers: each says its number to whoever connects, then returns what it gets; over UDP it answers with its
+/// Starts servers: each sends its number to every client, then returns what it gets; over UDP it answers with its
 /// number and what it got. They run as long as the runtime.
 pub(crate) async fn serve(servers: impl IntoIterator<Item = Server>) {
     for server in servers {
@@ -70,12 +70,12 @@ async fn serve_udp(socket: tokio::net::UdpSocket, server: Server) {
     }
 }
 
-/// Whom a client got.
+/// The result of one connection.
 #[derive(Debug)]
 pub(crate) enum Got {
     /// A server.
     Server(Server),
-    /// Nobody, and why.
+    /// No server, and why.
     Nobody(io::Error),
 }
 
@@ -166,7 +166,7 @@ impl Clients {
         }
     }
 
-    /// From now on, and until told otherwise, clients may get what any of these worlds says. `unserved`: or nobody.
+    /// From now on clients may reach the servers of any of these worlds. `unserved`: or none.
     pub(crate) fn allow(&self, worlds: &[&World], unserved: bool) {
         let mut allowed: BTreeMap<Target, Allowed> = BTreeMap::new();
         let served: Vec<_> = worlds.iter().map(|world| world.served()).collect();

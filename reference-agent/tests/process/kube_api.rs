@@ -126,7 +126,7 @@ impl KubeApi {
                 format!("--token-auth-file={tokens}"),
                 "--authorization-mode=RBAC".to_owned(),
                 "--service-cluster-ip-range=10.96.0.0/16,fd00:96::/108".to_owned(),
-                // Nobody makes the tokens' objects that it waits for.
+                // No controller makes the objects of the tokens that it waits for.
                 "--disable-admission-plugins=ServiceAccount".to_owned(),
                 format!("--audit-policy-file={policy}"),
                 format!("--audit-log-path={}", at("audit")),

@@ -6,7 +6,7 @@
 //!   ├─ kube_api  a real one, where its programs are
 //!   ├─ node      starts agents there, asks /readyz, dumps, lists pins and programs
 //!   │    └─ trace   stops an agent at its N-th step, and kills it
-//!   ├─ clients   servers that say who they are, clients that write down whom they got
+//!   ├─ clients   servers that answer with their number, clients that record the answers
 //!   └─ flows     connections and sockets that last; some of them in a pod
 //! ```
 //!

@@ -110,7 +110,7 @@ pub(crate) async fn loopback(addresses: &[IpAddr]) {
 }
 
 /// Waits until sockets of this thread's network namespace may have the addresses: one of IPv6 is tentative for a moment,
-/// though nobody is asked whether he has it.
+/// without duplicate address detection.
 pub(crate) fn usable(addresses: &[IpAddr]) {
     let begin = Instant::now();
     for &address in addresses {

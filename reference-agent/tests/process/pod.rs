@@ -95,7 +95,7 @@ async fn configure(handle: &Handle, end: usize) {
     let link = links.try_next().await.expect("a list").expect("the device");
     for (addresses, length) in ENDS {
         let mut add = handle.address().add(link.header.index, addresses[end], length);
-        // Usable at once: nobody else has it.
+        // Usable at once: no other host has it.
         add.message_mut().header.flags |= AddressHeaderFlags::Nodad;
         add.execute().await.expect("an address");
     }

@@ -133,7 +133,7 @@ impl Traced {
                 let mut child = stoppable(command);
                 let pid = Pid::from_raw(child.id().cast_signed());
                 tell_pid.send(pid).expect("somebody waits for it");
-                // Whoever started it may not care any more.
+                // The receiver may be gone.
                 let _ = tell.send(tracer.follow(pid));
                 // Reaped already, which std does not know.
                 let _ = child.wait();

@@ -1,4 +1,4 @@
-//! What the agent is told of, and whom clients may therefore get.
+//! The objects of the API, and the servers that clients may therefore reach.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -60,7 +60,7 @@ impl World {
         self.0.iter().flat_map(|entry| entry.servers.iter().copied())
     }
 
-    /// Whom clients get, and by which Service.
+    /// The servers that clients reach, by Service.
     pub(crate) fn served(&self) -> BTreeMap<Target, (&'static str, BTreeSet<Server>)> {
         let mut served = BTreeMap::new();
         for entry in &self.0 {

@@ -1,4 +1,4 @@
-//! Which frontends a Service has, whom their clients get, and who of several Services has one.
+//! The frontends of a Service, their backends, and the owner of a frontend among several Services.
 
 use reference_agent::{
     model::{Event, FRONTENDS, Policy, Service, SourceRanges},

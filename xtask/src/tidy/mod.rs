@@ -42,7 +42,7 @@ const UNSAFE: [&str; 4] = ["ebpf/loader", "ebpf/programs", "suites/cluster", "su
 const AYA: [&str; 1] = ["ebpf/loader"];
 
 /// Crates with modules that import each other in a circle. None is added.
-const TANGLED: &[&str] = &["lb-loader", "reference-agent"];
+const TANGLED: &[&str] = &["lb-loader"];
 
 /// Folders of sources.
 const SOURCES: [&str; 6] = ["ebpf", "doctor", "reference-agent", "suites", "chaos", "xtask"];

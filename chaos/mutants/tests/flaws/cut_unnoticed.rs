@@ -19,7 +19,7 @@ use hyper::body::Frame;
 use kube::client::{Body, Client};
 use mutants::cut_unnoticed::unnoticing;
 use reference_agent::{
-    agent::{Arrival, queue},
+    feed::{Arrival, queue},
     model::{Event, Slice},
     reflect::{STREAM_LIMIT, WATCH_LIMIT, reflect},
     reports::Reports,

@@ -18,8 +18,8 @@ const FOREIGN: u32 = 7;
 fn started<D: Datapath>(node: &Node, datapath: D) -> Vec<u32> {
     let now = Instant::now();
     let mut hooks = Hooks::new(datapath, Metrics::new(), now);
-    hooks.look(true, now);
-    hooks.look(true, now + SCAN);
+    hooks.scan(true, now);
+    hooks.scan(true, now + SCAN);
     node.programs(HOOK)
 }
 

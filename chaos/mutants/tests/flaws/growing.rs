@@ -24,8 +24,8 @@ fn each_start_attaches_once_more_and_nothing_goes() {
         });
         let now = Instant::now();
         let mut hooks = Hooks::new(datapath, Metrics::new(), now);
-        hooks.look(true, now);
-        hooks.look(true, now + SCAN);
+        hooks.scan(true, now);
+        hooks.scan(true, now + SCAN);
         assert_eq!(hooks.reasons(), Vec::<String>::new(), "start {start}");
         assert_eq!(node.programs(HOOK).len(), 1 + start);
     }

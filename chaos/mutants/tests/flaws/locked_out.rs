@@ -56,5 +56,5 @@ fn it_is_not_told_later_either_and_nobody_learns_who_is_behind_a_service() {
     )));
     let (id, _) = mutant.model().services().next().expect("the Service");
     assert_eq!(mutant.plan_service(id).ports.len(), 1);
-    assert!(mutant.plan_of_way(id).ports.is_empty());
+    assert!(mutant.plan_api_access(id).ports.is_empty());
 }

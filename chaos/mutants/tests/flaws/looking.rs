@@ -19,7 +19,7 @@ pub(crate) const STALE: u32 = 7;
 pub(crate) fn looked<D: Datapath>(node: &Node, datapath: D) -> (Vec<u32>, Vec<String>) {
     let now = Instant::now();
     let mut hooks = Hooks::new(datapath, Metrics::new(), now);
-    hooks.look(true, now);
-    hooks.look(true, now + SCAN);
+    hooks.scan(true, now);
+    hooks.scan(true, now + SCAN);
     (node.programs(HOOK), hooks.reasons())
 }

@@ -50,7 +50,7 @@ fn nobody_learns_who_is_behind_a_service() {
     mutant.apply(Event::SliceApplied(listing(&["10.0.0.7"])));
     let (id, _) = mutant.model().services().next().expect("the Service");
     assert_eq!(mutant.plan_service(id).ports.len(), 1);
-    assert!(mutant.plan_of_way(id).ports.is_empty());
+    assert!(mutant.plan_api_access(id).ports.is_empty());
 }
 
 #[rstest]

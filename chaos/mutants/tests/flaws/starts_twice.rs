@@ -34,9 +34,9 @@ fn it_ends_after_it_has_evicted_something_and_otherwise_never() {
         };
         let now = Instant::now();
         let mut hooks = Hooks::new(starts_twice(node.open(), end), Metrics::new(), now);
-        hooks.look(true, now);
-        hooks.look(true, now + SCAN);
-        hooks.look(true, now + 2 * SCAN);
+        hooks.scan(true, now);
+        hooks.scan(true, now + SCAN);
+        hooks.scan(true, now + 2 * SCAN);
         assert_eq!(ended.load(Ordering::Relaxed), ends, "left: {left}");
         assert_eq!(node.programs(HOOK).len(), 1, "its own alone");
     }

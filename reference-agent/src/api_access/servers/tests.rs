@@ -1,7 +1,7 @@
 //! Which addresses there are, and in which order they are tried.
 
 use super::*;
-use crate::{agent, model::Event};
+use crate::{feed, model::Event};
 
 fn at(text: &str) -> SocketAddr {
     text.parse().expect("an address")
@@ -29,9 +29,9 @@ async fn the_configured_come_first_then_those_given_then_those_seen_last() {
     assert_eq!(servers.candidates().await, expected.map(at));
     let kept = [at("10.96.0.1:443"), at("[2001:db8::1]:6443")].map(|address| (address.ip(), address.port()));
     assert_eq!(servers.addresses(), kept.into(), "endpoints are no frontends");
-    servers.silent(at("10.96.0.1:443"));
+    servers.was_silent(at("10.96.0.1:443"));
     assert_eq!(servers.candidates().await[4], at("10.96.0.1:443"), "silent: last");
-    servers.spoke(at("10.96.0.1:443"));
+    servers.has_sent(at("10.96.0.1:443"));
     assert_eq!(servers.candidates().await, expected.map(at));
 }
 
@@ -69,7 +69,7 @@ async fn what_could_not_be_stored_is_tried_again() {
 async fn whoever_only_looks_knows_what_the_agent_remembers_and_writes_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = kube::Config::new(Uri::from_static("https://localhost:6443"));
-    let look = async || ApiServers::looked_at(&config, &[], folder.path()).await;
+    let look = async || ApiServers::read_only(&config, &[], folder.path()).await;
     look().await.expect("servers").learn([at("10.0.0.1:6443")]);
     assert_eq!(folder.path().read_dir().expect("a folder").count(), 0);
     let agent = servers("https://localhost:6443", &[], Some(folder.path())).await;
@@ -133,7 +133,7 @@ async fn a_name_that_is_not_resolved_leads_where_it_led_before_whatever_others_d
         "resolved to another one"
     );
     assert!(!candidates.contains(&at("192.0.2.3:6443")), "configured no more");
-    // And so is what the next start is told.
+    // And so is the state file of the next start.
     let known: Vec<_> = file.read().names.into_keys().collect();
     assert_eq!(known, ["localhost:6443", "nobody.invalid:6443"]);
     assert_eq!(file.read().names["nobody.invalid:6443"], led("192.0.2.1:6443"));
@@ -142,7 +142,7 @@ async fn a_name_that_is_not_resolved_leads_where_it_led_before_whatever_others_d
 #[tokio::test]
 async fn what_a_name_is_resolved_to_is_followed() {
     let servers = servers("https://localhost:6443", &[], None).await;
-    let (sender, mut events) = agent::queue();
+    let (sender, mut events) = feed::queue();
     let _feeding = tokio::spawn(servers.clone().feed().run(sender));
     let mut told = async || match events.recv().await.expect("it goes on").event {
         Event::ApiServers(addresses) => addresses,
@@ -155,9 +155,9 @@ async fn what_a_name_is_resolved_to_is_followed() {
     {
         let mut state = servers.lock();
         state.remembered.names = [("localhost:6443".to_owned(), vec![before])].into();
-        state.asked = None;
+        state.resolved = None;
     }
-    servers.tell();
+    servers.publish();
     assert_eq!(told().await, [(before.ip(), before.port())].into());
     servers.candidates().await;
     assert_eq!(told().await, now);
@@ -193,12 +193,12 @@ async fn blindness_is_told_after_a_while_and_once() {
         [""; 0],
         "a restart of the API server is no reason"
     );
-    let told = servers.reasons(begin + BLIND_LIMIT);
+    let told = servers.reasons(begin + UNANSWERED_LIMIT);
     assert!(told[0].contains("10.96.0.1:443: refused"), "{told:?}");
     assert_eq!(
-        servers.reasons(begin + BLIND_LIMIT + Duration::from_secs(9)),
+        servers.reasons(begin + UNANSWERED_LIMIT + Duration::from_secs(9)),
         told
     );
     servers.answered(at("10.96.0.1:443"));
-    assert_eq!(servers.reasons(begin + BLIND_LIMIT), [""; 0]);
+    assert_eq!(servers.reasons(begin + UNANSWERED_LIMIT), [""; 0]);
 }

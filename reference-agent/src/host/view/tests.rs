@@ -18,8 +18,8 @@ impl Machine {
                 up: true,
                 elsewhere: false,
                 mtu: Some(1500),
-                port_of: None,
-                lies_on: None,
+                controller: None,
+                lower: None,
             },
         );
         self
@@ -132,7 +132,7 @@ fn a_pair_with_a_subnet_leads_to_another_network() {
 fn pairs_in_a_bond_lead_to_the_network() {
     machine()
         .pod(3, "eth1")
-        .with(3, |link| link.port_of = Some(4))
+        .with(3, |link| link.controller = Some(4))
         .link(4, "bond0", LinkKind::Bond)
         .address(4, "203.0.113.1/24")
         .serves(&HostOptions::default(), &["eth0", "bond0"], &[]);
@@ -143,7 +143,7 @@ fn a_pair_that_another_device_lies_on_leads_to_the_network() {
     let above = machine()
         .pod(3, "eth1")
         .link(4, "macvlan0", LinkKind::Other)
-        .with(4, |link| link.lies_on = Some(3));
+        .with(4, |link| link.lower = Some(3));
     above.serves(&HostOptions::default(), &["eth0"], &[]);
     above
         .address(4, "203.0.113.1/24")
@@ -183,7 +183,7 @@ fn a_bridges_ports_are_served_and_not_the_bridge() {
         .link(3, "cni0", LinkKind::Bridge)
         .address(3, "10.244.1.1")
         .pod(4, "vethabc")
-        .with(4, |link| link.port_of = Some(3))
+        .with(4, |link| link.controller = Some(3))
         .serves(&HostOptions::default(), &["eth0"], &["vethabc"]);
 }
 
@@ -191,12 +191,12 @@ fn a_bridges_ports_are_served_and_not_the_bridge() {
 fn a_bridge_with_the_uplink_in_it_is_the_nodes_device() {
     Machine::default()
         .link(2, "eth0", LinkKind::Other)
-        .with(2, |link| link.port_of = Some(3))
+        .with(2, |link| link.controller = Some(3))
         .link(3, "br0", LinkKind::Bridge)
         .address(3, "192.0.2.1")
         .route(3)
         .pod(4, "vethabc")
-        .with(4, |link| link.port_of = Some(3))
+        .with(4, |link| link.controller = Some(3))
         .serves(&HostOptions::default(), &["br0"], &["vethabc"]);
 }
 
@@ -219,9 +219,9 @@ fn pods_of_calico_and_cilium_have_no_address_on_the_host() {
 fn bonds_and_vlans_are_served_and_not_what_they_are_made_of() {
     Machine::default()
         .link(2, "eth0", LinkKind::Other)
-        .with(2, |link| link.port_of = Some(4))
+        .with(2, |link| link.controller = Some(4))
         .link(3, "eth1", LinkKind::Other)
-        .with(3, |link| link.port_of = Some(4))
+        .with(3, |link| link.controller = Some(4))
         .link(4, "bond0", LinkKind::Bond)
         .link(5, "bond0.7", LinkKind::Other)
         .address(5, "192.0.2.1")
@@ -234,7 +234,7 @@ fn a_device_of_a_virtual_router_is_served() {
     machine()
         .link(3, "vrf0", LinkKind::Other)
         .link(4, "eth1", LinkKind::Other)
-        .with(4, |link| link.port_of = Some(3))
+        .with(4, |link| link.controller = Some(3))
         .address(4, "198.51.100.1")
         .serves(&HostOptions::default(), &["eth0", "eth1"], &[]);
 }

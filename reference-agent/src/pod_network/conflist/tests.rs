@@ -28,7 +28,7 @@ fn it_is_written_once_and_removed_once_and_nothing_else_is_left() {
     let place = tempfile::tempdir().expect("a folder");
     let folder = place.path().join("cni/net.d");
     let conflist = Conflist::new(&folder);
-    assert!(!conflist.is_there().expect("looked") && !conflist.remove().expect("nothing there"));
+    assert!(!conflist.exists().expect("looked") && !conflist.remove().expect("nothing there"));
     let text = Conflist::render("n", &ranges("10.244.1.0/24"), None);
     assert!(conflist.write(&text).expect("written") && !conflist.write(&text).expect("as it was"));
     let other = Conflist::render("n", &ranges("10.244.2.0/24"), None);

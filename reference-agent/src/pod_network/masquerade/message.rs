@@ -29,7 +29,7 @@ const LARGEST: usize = 8 << 20;
 /// Bytes before the attributes: nlmsghdr and nfgenmsg.
 const HEADERS: usize = 20;
 
-/// What a message asks for (`enum nf_tables_msg_types`).
+/// The type of a message (`enum nf_tables_msg_types`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kind(u16);
 
@@ -74,27 +74,27 @@ impl Batch {
         out.extend(attributes.concat());
     }
 
-    /// Has the kernel do it, in the calling thread's network namespace.
+    /// Commits it, in the calling thread's network namespace.
     ///
     /// # Errors
-    /// Of what it could not do first; nothing is done then.
+    /// The first error; nothing is changed then.
     pub(super) fn send(mut self) -> io::Result<()> {
         self.message(END, REQUEST, 0, SUBSYSTEM, &[]);
         self.exchange(&mut |_| ())
     }
 
-    /// Asks the kernel one question, outside any transaction.
+    /// Sends one request outside of transactions.
     ///
     /// # Errors
-    /// What it says; `ENOENT`: there is no such thing.
+    /// The kernel's error; `ENOENT`: there is no such object.
     pub(super) fn ask(kind: Kind, attributes: &[Vec<u8>]) -> io::Result<()> {
         Self::question(kind, attributes).exchange(&mut |_| ())
     }
 
-    /// The same, if the answer is an attribute with a number.
+    /// Sends a request whose answer is an attribute with a number.
     ///
     /// # Errors
-    /// What it says; `InvalidData`: it has not answered with this one.
+    /// The kernel's error; `InvalidData`: the answer lacks the attribute.
     pub(super) fn number(kind: Kind, wanted: u16) -> io::Result<u32> {
         let mut found = None;
         Self::question(kind, &[]).exchange(&mut |datagram| found = found.or(number_in(datagram, wanted)))?;
@@ -107,8 +107,7 @@ impl Batch {
         question
     }
 
-    /// Returns when all is done: the kernel answers before it returns from the call that asks. `show` sees the answers that are no
-    /// error.
+    /// Sends and receives: the kernel answers before the call to send returns. `show` gets the answers without an error.
     fn exchange(&self, show: &mut dyn FnMut(&[u8])) -> io::Result<()> {
         let socket = socket(
             AddressFamily::Netlink,
@@ -189,7 +188,7 @@ pub(super) fn number(kind: u16, value: u32) -> Vec<u8> {
     attribute(kind, &value.to_be_bytes())
 }
 
-/// A text, which ends with a zero.
+/// A null-terminated text.
 pub(super) fn text(kind: u16, value: &str) -> Vec<u8> {
     attribute(kind, &[value.as_bytes(), &[0]].concat())
 }

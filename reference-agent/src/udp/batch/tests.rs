@@ -90,14 +90,14 @@ fn maps(backends: &[(BackendId, &str)], frontends: &[(&str, ServiceId)]) -> Look
 }
 
 #[track_caller]
-fn check(batch: &Batch, entries: [(Tuple, Flow); 2], there: &[(BackendId, &str)], goes: bool) {
-    check_with(batch, entries, &maps(there, &[]), goes);
+fn check(batch: &Batch, entries: [(Tuple, Flow); 2], there: &[(BackendId, &str)], is_stale: bool) {
+    check_with(batch, entries, &maps(there, &[]), is_stale);
 }
 
 #[track_caller]
-fn check_with(batch: &Batch, entries: [(Tuple, Flow); 2], maps: &Lookup, goes: bool) {
+fn check_with(batch: &Batch, entries: [(Tuple, Flow); 2], maps: &Lookup, is_stale: bool) {
     for (key, flow) in entries {
-        assert_eq!(batch.flow_goes(&key, &flow, maps), goes, "{key:?}");
+        assert_eq!(batch.is_stale_flow(&key, &flow, maps), is_stale, "{key:?}");
     }
 }
 
@@ -113,11 +113,11 @@ fn both_entries_of_a_flow_of_a_backend_that_has_departed_go_and_no_others() {
     check(&batch, flow(3, 7, VIP, "10.0.0.2:5353"), &[], false);
     let [(mut key, value), _] = flow(3, 7, VIP, "10.0.0.1:5353");
     key.protocol = lb_abi::TCP;
-    assert!(!batch.flow_goes(&key, &value, &Lookup::default()), "TCP");
+    assert!(!batch.is_stale_flow(&key, &value, &Lookup::default()), "TCP");
 }
 
 #[test]
-fn of_those_that_are_not_known_everything_goes_that_nobody_has() {
+fn of_unlisted_backends_all_flows_end_whose_backend_is_gone() {
     for batch in [
         batch(&[(0, &[], "10.0.0.1:5353", 7)]),
         batch(&[
@@ -240,9 +240,9 @@ fn flows_of_a_frontend_that_has_moved_go_unless_its_new_service_port_has_opened_
     check_with(&batch, flow(3, 7, "10.96.0.2:53", OLD), &there, false);
     for (mut key, value) in flow(3, 7, VIP, OLD) {
         key.protocol = lb_abi::TCP;
-        assert!(!batch.flow_goes(&key, &value, &there), "TCP");
+        assert!(!batch.is_stale_flow(&key, &value, &there), "TCP");
     }
-    // Nobody's now.
+    // Without a service port now.
     check_with(&batch, flow(3, 7, VIP, OLD), &maps(&[], &[]), true);
 }
 
@@ -253,8 +253,8 @@ fn a_frontend_leads_to_a_service_port_in_either_scope() {
     if let Some(frontend) = there.frontends.get_mut(&at(VIP).frontend_key()) {
         frontend.external = 5;
     }
-    for (service, goes) in [(3, true), (4, false), (5, false)] {
-        check_with(&batch, flow(service, 8, VIP, NEW), &there, goes);
+    for (service, is_stale) in [(3, true), (4, false), (5, false)] {
+        check_with(&batch, flow(service, 8, VIP, NEW), &there, is_stale);
     }
 }
 
@@ -285,7 +285,7 @@ fn datagrams_of_the_nodes_own_sockets_stay() {
     let batch = moved(&[(NODE_PORT, &[])]);
     let [(key, mut value), _] = flow(0, 0, AT_NODE, OLD);
     value.flags = flow_flags::OWN;
-    assert!(!batch.flow_goes(&key, &value, &maps(&[], &[])));
+    assert!(!batch.is_stale_flow(&key, &value, &maps(&[], &[])));
 }
 
 #[test]
@@ -343,7 +343,7 @@ fn of_a_frontend_that_moves_twice_the_last_place_counts() {
 }
 
 #[test]
-fn of_frontends_that_are_not_known_everything_goes_that_the_maps_do_not_lead_to() {
+fn of_unlisted_frontends_all_flows_end_that_the_maps_do_not_lead_to() {
     let batch = moved(&[(VIP, &[]), ("10.96.0.2:53", &[]), ("10.96.0.3:53", &[])]);
     assert_eq!(batch.len(), 3);
     let there = maps(&[], &[("10.96.0.4:53", 3), (NODE_PORT, 4)]);
@@ -360,7 +360,7 @@ fn of_frontends_that_are_not_known_everything_goes_that_the_maps_do_not_lead_to(
 }
 
 #[test]
-fn what_unconnected_sockets_remember_goes_with_the_backend_and_with_the_frontend() {
+fn choices_of_unconnected_sockets_end_with_the_backend_and_with_the_frontend() {
     let choice = |frontend: &str, service, backend| {
         let key = ChosenKey {
             cookie: 1,
@@ -370,18 +370,19 @@ fn what_unconnected_sockets_remember_goes_with_the_backend_and_with_the_frontend
         (key, Chosen { service, backend })
     };
     let there = maps(&[(7, OLD)], &[(VIP, 3), (NODE_PORT, 4)]);
-    let goes = |batch: &Batch, (key, chosen): (ChosenKey, Chosen)| batch.choice_goes(&key, &chosen, &there);
+    let is_stale =
+        |batch: &Batch, (key, chosen): (ChosenKey, Chosen)| batch.is_stale_choice(&key, &chosen, &there);
     let departed = batch(&[(3, &[VIP], OLD, 7)]);
-    assert!(goes(&departed, choice(VIP, 3, 7)));
-    assert!(!goes(&departed, choice(VIP, 3, 8)) && !goes(&departed, choice(VIP, 4, 7)));
+    assert!(is_stale(&departed, choice(VIP, 3, 7)));
+    assert!(!is_stale(&departed, choice(VIP, 3, 8)) && !is_stale(&departed, choice(VIP, 4, 7)));
     let unlisted = batch(&[(0, &[], NEW, 8)]);
-    assert!(goes(&unlisted, choice(VIP, 3, 8)) && !goes(&unlisted, choice(VIP, 3, 7)));
+    assert!(is_stale(&unlisted, choice(VIP, 3, 8)) && !is_stale(&unlisted, choice(VIP, 3, 7)));
     let moved = moved(&[(VIP, &[]), (NODE_PORT, &[])]);
     for asked in [AT_NODE, "127.0.0.9:30053"] {
         assert!(
-            goes(&moved, choice(asked, 3, 7)) && !goes(&moved, choice(asked, 4, 7)),
+            is_stale(&moved, choice(asked, 3, 7)) && !is_stale(&moved, choice(asked, 4, 7)),
             "{asked}"
         );
     }
-    assert!(goes(&moved, choice(VIP, 4, 7)) && !goes(&moved, choice(VIP, 3, 7)));
+    assert!(is_stale(&moved, choice(VIP, 4, 7)) && !is_stale(&moved, choice(VIP, 3, 7)));
 }

@@ -1,4 +1,4 @@
-//! The maps against what was written: whatever somebody else has changed.
+//! Audits: the maps are compared with what was written, and changes of other programs are repaired.
 
 use lb_abi::{Address, Backend, Frontend, Service as Value, SlotKey, SourceKey, address_flags::VIP};
 use reference_agent::{
@@ -57,7 +57,7 @@ fn round(world: &mut World<Planner>) -> Vec<Drift> {
         .collect()
 }
 
-/// Somebody else changes the maps.
+/// Another program changes the maps.
 fn disturb(world: &mut World<Planner>, change: impl FnOnce(&mut Contents)) -> Contents {
     let before = world.contents();
     let mut changed = before.clone();

@@ -1,4 +1,4 @@
-//! The agent's own way: what is kept, for how long, and that nobody else is told otherwise.
+//! API access: the backends that are kept for the agent, for how long, and that other sockets do not get them.
 
 use lb_abi::Service as Value;
 use reference_agent::{
@@ -106,7 +106,7 @@ fn a_restart_keeps_what_was_kept() {
 }
 
 /// Between two starts, the servers leave, and an external IP of the API's Service becomes a new Service's, or an older
-/// one's becomes the API's: what is kept is the API's own, whoever comes first.
+/// one's becomes the API's: the API's own backends are kept, in any order.
 #[rstest]
 fn what_is_kept_over_a_restart_stays_the_services_own(
     #[values(true, false)] lost: bool,
@@ -202,7 +202,7 @@ fn a_failure_on_the_way_loses_nothing(#[values(0, 1, 2, 3, 4, 5, 6, 7)] at: usiz
 fn two_failures_in_a_row_keep_the_newest() {
     let mut world = served();
     world.put_slice(servers(&[]));
-    // A backend, its slot, the switch, and then KEPT can't be emptied before nobody serves again.
+    // A backend, its slot, the switch, and then KEPT can't be emptied before there is no backend again.
     world.faults().script([false, false, false, true]);
     world.control.apply(Event::SliceApplied(servers(&["10.0.0.9"])));
     assert!(!world.settle_within(0), "nothing failed");

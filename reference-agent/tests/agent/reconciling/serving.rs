@@ -1,4 +1,4 @@
-//! Whom established flows keep, and who has departed.
+//! The backends that established flows keep, and departed ones.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use reference_agent::{
     },
 };
 
-use super::{endpoints, local, planner, restart_unchanged, section, world};
+use super::{endpoints, local, planner, ranged, restart_unchanged, section, world};
 
 /// With the last endpoint on its way out.
 fn terminating(slice: Slice) -> Slice {
@@ -222,6 +222,23 @@ fn changes_say_what_became_of_findings_health_checks_and_writes() {
     );
     world.delete_service("t/x");
     assert_eq!(world.control.take_changes().health_checks, [(name("t/x"), None)]);
+}
+
+#[test]
+fn a_service_of_which_only_a_range_of_clients_is_put_counts_as_written() {
+    let mut world = world();
+    world.put_slice(endpoints(&["10.0.0.7"]));
+    world.put_service(ranged(&["192.0.2.0/24"]));
+    world.control.take_changes();
+    let before = world.contents();
+    world.put_service(ranged(&["192.0.2.0/24", "203.0.113.7/32"]));
+    let after = world.contents();
+    assert_eq!(after.sources.len(), before.sources.len() + 1);
+    assert_eq!(
+        (&after.frontends, &after.services),
+        (&before.frontends, &before.services)
+    );
+    assert_eq!(world.control.take_changes().written, [name("t/x")]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The agent's own way, which no plan says: what is kept depends on what was there before.
 //!
-//! A frontend is kept only if it is one of a port that is to be kept, and only while nobody serves it; what is kept
+//! A frontend is kept only if it is one of a port that is to be kept, and only while it has no backend; what is kept
 //! is what served its port last. It must be kept if nothing but that has changed.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use reference_agent::{
     names::ObjectName,
     plan::{PortId, Set},
     resolve,
-    testing::told::Fresh,
+    testing::api_state::Fresh,
     transport::TransportAddress,
 };
 

@@ -23,7 +23,7 @@ use reference_agent::{
     relist::Object,
     testing::{
         TestMaps, World,
-        told::{Incremental, Told},
+        api_state::{ApiState, Incremental},
         witness::Witness,
     },
 };
@@ -49,7 +49,7 @@ pub(crate) struct History {
     host: Host,
     /// Where this agent reaches its API servers.
     api_servers: BTreeSet<(IpAddr, u16)>,
-    told: Told,
+    api_state: ApiState,
     incremental: Incremental,
     keeping: Keeping,
     /// What the start of this agent means to what is kept, until it has synced.
@@ -72,7 +72,7 @@ impl History {
             nodes: Feed::new(),
             host,
             api_servers,
-            told: Told::default(),
+            api_state: ApiState::default(),
             incremental: Incremental::new(perspective.clone()),
             keeping: Keeping::default(),
             perspective,
@@ -242,7 +242,7 @@ impl History {
         self.world.assert_lawful();
         self.found = self.world.contents();
         self.world = World::with(Planner::new(self.perspective.clone()), &self.found);
-        self.told = Told::default();
+        self.api_state = ApiState::default();
         self.incremental = Incremental::new(self.perspective.clone());
         self.services.restart();
         self.slices.restart();
@@ -268,12 +268,12 @@ impl History {
     }
 
     fn note(&mut self, event: &Event) {
-        self.told.take(event);
+        self.api_state.take(event);
         self.incremental.take(event.clone());
     }
 
     fn check(&mut self, since: Since) {
-        let fresh = self.told.fresh(&self.perspective);
+        let fresh = self.api_state.fresh(&self.perspective);
         fresh.assert_planned(&self.incremental);
         if !self.world.control.synced() {
             assert_eq!(
@@ -342,7 +342,7 @@ impl History {
         ];
         for (kind, stored) in stored {
             assert_eq!(
-                self.told.names(kind),
+                self.api_state.names(kind),
                 stored,
                 "the agent knows what is in the store, and nothing else"
             );

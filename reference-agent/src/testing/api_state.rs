@@ -1,4 +1,4 @@
-//! Law 1 as a check: what was written equals the plan from scratch, whatever the history.
+//! Law 1 as a check: after any history, the maps equal the plan from scratch.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,9 +16,9 @@ use crate::{
 
 use super::World;
 
-/// What an agent was told, kept by the simplest means there are.
+/// The API's objects after a history of events, kept in the simplest way.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct ApiState {
     services: BTreeMap<ObjectName, Service>,
     slices: BTreeMap<ObjectName, Slice>,
     nodes: BTreeMap<String, Node>,
@@ -26,8 +26,8 @@ pub struct Told {
     api_servers: Option<BTreeSet<(IpAddr, u16)>>,
 }
 
-/// The plans that an agent has after so many events, each made when an event touched its Service: what maps would hold
-/// that nothing ever failed to write to.
+/// An agent's plans after a history of events, each made when an event marked its Service: the contents of maps without
+/// failed writes.
 #[derive(Debug)]
 pub struct Incremental {
     planner: Planner,
@@ -35,7 +35,7 @@ pub struct Incremental {
 }
 
 impl Incremental {
-    /// Of an agent that was told nothing yet.
+    /// Of an agent without events.
     pub fn new(perspective: Perspective) -> Self {
         Self {
             planner: Planner::new(perspective),
@@ -43,7 +43,7 @@ impl Incremental {
         }
     }
 
-    /// Takes an event, and plans anew what it touches.
+    /// Applies an event, and plans what it marks.
     pub fn take(&mut self, event: Event) {
         for id in self.planner.apply(event) {
             let plan = self.planner.plan_service(id);
@@ -55,16 +55,16 @@ impl Incremental {
     }
 }
 
-/// The plan of a fresh agent, and the model that names what is in it.
+/// The plan of a new agent, and the model with its names.
 #[derive(Debug)]
 pub struct Fresh {
-    /// Knows what [`Told`] knows.
+    /// The model of the same objects.
     pub model: Model,
     /// From scratch.
     pub plan: Plan,
 }
 
-impl Told {
+impl ApiState {
     /// Takes an event.
     pub fn take(&mut self, event: &Event) {
         match event.clone() {
@@ -88,7 +88,7 @@ impl Told {
         match kind {
             Kind::Service => self.services.keys().cloned().collect(),
             Kind::EndpointSlice => self.slices.keys().cloned().collect(),
-            // No plan is made of them.
+            // No plan depends on ServiceCIDRs.
             Kind::ServiceCidr => BTreeSet::new(),
             Kind::Node => self
                 .nodes
@@ -98,7 +98,7 @@ impl Told {
         }
     }
 
-    /// All of it as events, in an order that no history of the tests has.
+    /// All objects as events, in an order that no history of the tests has.
     pub fn backwards(&self) -> Vec<Event> {
         let host = self.host.clone().into_iter().map(Event::Host);
         let servers = self.api_servers.clone().into_iter().map(Event::ApiServers);
@@ -113,7 +113,7 @@ impl Told {
             .collect()
     }
 
-    /// What a fresh agent that is told this, in another order, plans.
+    /// The plan of a new agent that gets the same objects in another order.
     pub fn fresh(&self, perspective: &Perspective) -> Fresh {
         let mut model = Model::default();
         for event in self.backwards() {
@@ -130,7 +130,7 @@ impl Fresh {
         plans.iter().map(|(id, plan)| (model.name(*id), plan)).collect()
     }
 
-    /// Panics unless plans that were made one by one are this one, findings and health checks included.
+    /// Panics unless incremental plans equal this one, findings and health checks included.
     pub fn assert_planned(&self, incremental: &Incremental) {
         let Incremental { planner, plans } = incremental;
         assert_eq!(
@@ -140,7 +140,7 @@ impl Fresh {
         );
     }
 
-    /// Panics unless the maps of a world are exactly what this plan says, and have been lawful on the way.
+    /// Panics unless the maps of a world equal this plan, and every write was lawful.
     pub fn assert_written(&self, world: &World<Planner>) {
         let planned = plan::resolve(&self.plan);
         assert_eq!(

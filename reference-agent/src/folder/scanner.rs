@@ -1,4 +1,4 @@
-//! Which files of a folder have changed, and are whole.
+//! Files of a folder that have changed, and are complete.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use std::{
 
 use super::{FILES, SETTLE};
 
-/// What changes whenever a file does.
+/// Attributes of a file that change with its contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stamp {
     device: u64,
@@ -20,40 +20,41 @@ pub(super) struct Stamp {
     changed: (i64, i64),
 }
 
-/// What a look has found.
+/// The result of a scan.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     /// To be read.
     pub(super) changed: Vec<PathBuf>,
-    /// Not there any more.
+    /// Deleted.
     pub(super) gone: Vec<PathBuf>,
-    /// Nothing is on the move.
+    /// Whether no other file is changing.
     pub(super) settled: bool,
 }
 
-/// Remembers what has been seen.
+/// Scans a folder.
 #[derive(Debug)]
-pub(super) struct Looker {
+pub(super) struct Scanner {
     folder: PathBuf,
+    /// Files that were read, or are about to be.
     taken: BTreeMap<PathBuf, Stamp>,
-    /// Since when files are as they are, but not taken yet; `None`: away.
-    moving: BTreeMap<PathBuf, (Option<Stamp>, Instant)>,
+    /// Files that are changing: the last stamp (`None`: deleted), and since when.
+    changing: BTreeMap<PathBuf, (Option<Stamp>, Instant)>,
 }
 
-impl Looker {
+impl Scanner {
     pub(super) fn new(folder: PathBuf) -> Self {
         Self {
             folder,
             taken: BTreeMap::new(),
-            moving: BTreeMap::new(),
+            changing: BTreeMap::new(),
         }
     }
 
-    /// What has changed since the last look, and has been as it is for [`SETTLE`].
-    pub(super) fn look(&mut self, now: Instant) -> io::Result<Changes> {
+    /// Finds files that have changed since the last scan, and not for [`SETTLE`].
+    pub(super) fn scan(&mut self, now: Instant) -> io::Result<Changes> {
         let seen: BTreeMap<PathBuf, Stamp> = list(&self.folder)?.into_iter().collect();
         let mut changes = Changes::default();
-        let mut moving = BTreeMap::new();
+        let mut changing = BTreeMap::new();
         let paths = self
             .taken
             .keys()
@@ -63,12 +64,12 @@ impl Looker {
             if stamp == self.taken.get(path).copied() {
                 continue;
             }
-            let since = match self.moving.get(path) {
+            let since = match self.changing.get(path) {
                 Some((before, since)) if *before == stamp => *since,
                 _ => now,
             };
             if now.duration_since(since) < SETTLE {
-                moving.insert(path.clone(), (stamp, since));
+                changing.insert(path.clone(), (stamp, since));
             } else if stamp.is_some() {
                 changes.changed.push(path.clone());
             } else {
@@ -82,21 +83,21 @@ impl Looker {
         for path in &changes.gone {
             self.taken.remove(path);
         }
-        changes.settled = moving.is_empty();
-        self.moving = moving;
+        changes.settled = changing.is_empty();
+        self.changing = changing;
         Ok(changes)
     }
 
-    /// Files that are to be looked at as if they were new.
+    /// Treats files as changed in the next scan.
     pub(super) fn forget<'a>(&mut self, files: impl Iterator<Item = &'a Path>) {
         for path in files {
-            // Like no file's.
+            // No file has this stamp.
             self.taken.insert(path.to_owned(), Stamp::default());
         }
     }
 }
 
-/// The files that count, by name.
+/// The files that are read, by name.
 pub(super) fn list(folder: &Path) -> io::Result<Vec<(PathBuf, Stamp)>> {
     let mut files = Vec::new();
     for entry in folder.read_dir()? {
@@ -106,7 +107,7 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<(PathBuf, Stamp)>> {
         if name.starts_with(b".") || !matches!(extension, b"yaml" | b"yml" | b"json") {
             continue;
         }
-        // One that has gone since, or a link to nowhere, is not there.
+        // Skips a file deleted since, and a broken link.
         if let Ok(metadata) = fs::metadata(&path)
             && metadata.is_file()
         {

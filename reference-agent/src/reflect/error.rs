@@ -1,24 +1,24 @@
-//! Why a list or watch ended, and what follows from it.
+//! Why a list or watch ended, and how it goes on.
 
 use std::time::Duration;
 
 use kube::core::Status;
 
-use crate::agent::Closed;
+use crate::feed::Closed;
 
 /// Why a list or watch ended.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Ended {
+pub(super) enum WatchError {
     #[error(transparent)]
     Closed(#[from] Closed),
-    #[error("the request failed: {}", said(.0))]
-    Refused(kube::Error),
-    #[error("the connection broke: {}", said(.0))]
-    Broken(kube::Error),
-    #[error("the API server sent a line that is no event: {}", said(.0))]
-    Unreadable(kube::Error),
-    #[error("the watch ended: {}", answered(.0))]
-    Told(Box<Status>),
+    #[error("the request failed: {}", describe(.0))]
+    Refused(#[source] kube::Error),
+    #[error("the connection broke: {}", describe(.0))]
+    Broken(#[source] kube::Error),
+    #[error("the API server sent a line that is no event: {}", describe(.0))]
+    Unreadable(#[source] kube::Error),
+    #[error("the watch ended: {}", describe_status(.0))]
+    Status(Box<Status>),
     #[error("nothing came for {0:?}")]
     Silent(Duration),
     #[error("the API server ended the watch at once, and sent nothing")]
@@ -31,11 +31,11 @@ pub(super) enum Ended {
     NoVersion(&'static str),
 }
 
-impl Ended {
-    /// The last version can't be gone on from.
+impl WatchError {
+    /// Whether no watch can begin at the last version.
     pub(super) fn needs_list(&self) -> bool {
         match self {
-            Self::Told(status) => status.code == 410,
+            Self::Status(status) => status.code == 410,
             Self::Refused(kube::Error::Api(status)) => status.code == 410,
             Self::Unreadable(_) | Self::NoVersion(_) | Self::NotStreamed(_) => true,
             Self::Closed(_)
@@ -47,7 +47,7 @@ impl Ended {
         }
     }
 
-    /// The API server has no such kind of object.
+    /// Whether the API server does not know this kind of object.
     pub(super) fn is_unknown_kind(&self) -> bool {
         matches!(self, Self::Refused(kube::Error::Api(status)) if status.code == 404)
     }
@@ -55,49 +55,51 @@ impl Ended {
     /// Its name in metrics.
     pub(super) fn cause(&self) -> &'static str {
         match self {
-            _ if matches!(self, Self::Told(_) | Self::Refused(_)) && self.needs_list() => "expired",
+            _ if matches!(self, Self::Status(_) | Self::Refused(_)) && self.needs_list() => "expired",
             Self::Refused(_) | Self::NotStreamed(_) => "refused",
-            Self::Closed(_) | Self::Broken(_) | Self::Told(_) | Self::AtOnce | Self::Early => "broken",
+            Self::Closed(_) | Self::Broken(_) | Self::Status(_) | Self::AtOnce | Self::Early => "broken",
             Self::Unreadable(_) | Self::NoVersion(_) => "unreadable",
             Self::Silent(_) => "silent",
         }
     }
 }
 
-/// 400 and 422 are how servers say that they do not know, or do not have, streamed lists.
-pub(super) fn not_streamed(error: kube::Error) -> Ended {
+/// Servers without streamed lists answer 400 or 422.
+pub(super) fn not_streamed(error: kube::Error) -> WatchError {
     match error {
-        kube::Error::Api(status) if matches!(status.code, 400 | 422) => Ended::NotStreamed(status.message),
-        error => Ended::Refused(error),
+        kube::Error::Api(status) if matches!(status.code, 400 | 422) => {
+            WatchError::NotStreamed(status.message)
+        }
+        error => WatchError::Refused(error),
     }
 }
 
-pub(super) fn broken(error: kube::Error) -> Ended {
+pub(super) fn broken(error: kube::Error) -> WatchError {
     match error {
         // From the last version the same line would come again.
-        kube::Error::SerdeError(_) => Ended::Unreadable(error),
-        error => Ended::Broken(error),
+        kube::Error::SerdeError(_) => WatchError::Unreadable(error),
+        error => WatchError::Broken(error),
     }
 }
 
-/// What happened to a request, by the server's own words where it answered.
-fn said(error: &kube::Error) -> String {
+/// A failed request; with the server's own message if it answered.
+fn describe(error: &kube::Error) -> String {
     match error {
-        kube::Error::Api(status) => answered(status),
+        kube::Error::Api(status) => describe_status(status),
         kube::Error::Service(error) => chain(error.as_ref()),
         error => chain(error),
     }
 }
 
-/// The message says who may not do what, which no code tells.
-fn answered(status: &Status) -> String {
+/// The message says which permission is missing, which no code does.
+fn describe_status(status: &Status) -> String {
     format!(
         "the API server answers {} {}: {}",
         status.code, status.reason, status.message
     )
 }
 
-/// With all causes.
+/// An error with all its sources.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
