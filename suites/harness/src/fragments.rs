@@ -59,7 +59,7 @@ impl Context {
                 reordered: !order.is_sorted(),
             };
             findings.extend(datagrams(&observed, &expected));
-            findings.extend(peers(&observed, &expected.stream, Shows::WhomItDialled, 0));
+            findings.extend(peers(&observed, &expected.stream, Shows::FrontendOrBackend, 0));
         }
         self.judged(&target.axis, findings);
         let elsewhere = translated_at_sockets(&attempts);
