@@ -1,8 +1,7 @@
-//! The table of cases as tests: `cargo nextest run -p cases` against a lab that is up.
+//! The cases as tests against a running lab: `cargo nextest run -p cases`.
 //!
-//! The lab is named by `PLUMBLINE_LAB`. Without it every case is listed and ignored, which is visible and no pass. A
-//! verdict other than pass fails the test, except not supported and skipped, which are ignored with the reason
-//! before they run.
+//! `PLUMBLINE_LAB` names the lab. Without it every case is listed and ignored, which is visible and no pass. A verdict
+//! other than pass fails the test, except not supported and skipped, which are ignored with the reason before they run.
 
 use std::{
     collections::BTreeSet,
@@ -79,7 +78,7 @@ fn describe(lab: &str) -> Result<Description, String> {
 fn run(case: Case, lab: &str) -> Result<(), Failed> {
     let folder = target().join("plumbline").join("evidence").join(case.id);
     fs::create_dir_all(&folder)?;
-    // Test runners put cases side by side, in threads or in processes; disruptive ones must be alone.
+    // Test runners run cases concurrently, in threads or in processes; disruptive ones must be alone.
     let lock = OpenOptions::new()
         .create(true)
         .truncate(false)
@@ -107,7 +106,7 @@ fn run(case: Case, lab: &str) -> Result<(), Failed> {
             turns: Some(Turns::of_this_machine()),
             progress: Arc::new(move |phase| eprintln!("{}: {phase}", case.id)),
         };
-        // A runner that is interrupted ends this process; the next run of the lab is not disturbed by its namespaces.
+        // An interrupted runner ends this process; its namespaces do not disturb the next run of the lab.
         Ok::<_, String>(execute(case, cluster, options, pending()).await)
     })?;
     match report.verdict {

@@ -27,3 +27,6 @@ pub(crate) mod stale_sock_reverse_hooks;
 pub(crate) mod stale_sock_udp_sendmsg;
 pub(crate) mod stale_tc_and_xdp;
 pub(crate) mod uninstall_leaves_nothing;
+
+/// Name of the area in the catalogue.
+const AREA: &str = "C leftover programs and maps";

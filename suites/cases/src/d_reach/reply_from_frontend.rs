@@ -23,7 +23,7 @@ use serde_json::json;
 
 pub(crate) const CASE: Case = Case {
     id: "reply-from-frontend",
-    area: "D reaching a Service",
+    area: super::AREA,
     claims: &["reply-from-frontend"],
     sentence: "an unconnected socket gets each answer from the frontend that it sent to, with two Services of one backend by turns",
     tier: Tier::Core,

@@ -1,4 +1,4 @@
-//! A cluster of an API server: pods become ready, and nobody answers.
+//! A cluster of an API server only: pods become ready and never answer.
 
 use std::{collections::BTreeMap, net::TcpListener, path::Path, process::Stdio, sync::Arc, time::Duration};
 
@@ -26,10 +26,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// From one look at pods that are not ready to the next.
+/// Interval of looks at pods that are not ready.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// It ends when it is dropped.
+/// The cluster ends when this is dropped.
 pub(crate) struct Stage {
     cluster: Arc<Bare>,
     _tasks: JoinSet<()>,
@@ -41,12 +41,12 @@ struct Bare {
 }
 
 impl Stage {
-    /// One of three nodes with both families; `confined` is the only namespace that the suite may use.
+    /// A cluster of three nodes with both families; `confined` is the only namespace that the suite may use.
     pub(crate) async fn new(confined: Option<&str>) -> Self {
         Self::of(confined, true).await
     }
 
-    /// One whose pods have their network from the agents.
+    /// A cluster whose agents are the pods' network.
     pub(crate) async fn of_agents_network() -> Self {
         Self::of(None, false).await
     }
@@ -94,7 +94,7 @@ impl Stage {
         Arc::clone(&self.cluster) as Arc<dyn Cluster>
     }
 
-    /// All Services, slices and pods that a run has made.
+    /// All Services, EndpointSlices and pods that a run has created.
     pub(crate) async fn objects(&self) -> Vec<Value> {
         let client = &self.cluster.client;
         let mut all = made::<Service>(client, "Service").await;
@@ -105,7 +105,7 @@ impl Stage {
 }
 
 async fn client(kubeconfig: &str) -> Client {
-    // Two TLS providers are in the tests' dependencies; the choice is made once, and later calls find it made.
+    // The tests' dependencies contain two TLS providers; the choice is made once, and later calls find it made.
     let _already_chosen = rustls::crypto::ring::default_provider().install_default();
     let kubeconfig = Kubeconfig::from_yaml(kubeconfig).expect("a kubeconfig");
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
@@ -117,7 +117,7 @@ fn about(confined: Option<&str>) -> Description {
         json!({ "name": format!("node{number}"), "addresses": [format!("10.0.1.{number}"), format!("fd00:1::{number}")] })
     });
     let about = json!({
-        // What a lab's case has made stays when it is told to.
+        // Objects of a lab's case stay if it is asked to keep them.
         "provider": "lab", "target": "nothing", "kernel": "none", "nodes": nodes.collect::<Vec<_>>(),
         "capabilities": ["ipv4", "ipv6", "api-write", "host-network", "outside"], "features": ["loadbalancer"], "deviations": [],
         "ways": { "service": true, "further": true, "shared": true }, "confined": confined,
@@ -130,7 +130,7 @@ async fn become_ready(client: Client) {
     let all: Api<Pod> = Api::all(client.clone());
     let mut number = 0;
     loop {
-        // When the test ends the server does.
+        // The server ends with the test.
         let Ok(pods) = all.list(&ListParams::default()).await else {
             return;
         };
@@ -188,7 +188,7 @@ impl Cluster for Bare {
     }
 
     async fn exec(&self, _: &Place, _: &[String]) -> Result<Child, ClusterError> {
-        // A client that has its plan, and no answers.
+        // A client that has its plan and gets no answers.
         let says_nothing = Command::new("sh")
             .args(["-c", "head -n 1 >/dev/null"])
             .stdin(Stdio::piped())
@@ -223,7 +223,7 @@ impl Cluster for Bare {
     }
 
     async fn set_agent_api_endpoint(&self, _: &str, _: Option<&ApiEndpoint>) -> Result<(), ClusterError> {
-        lacks("lead agents")
+        lacks("redirect agents")
     }
 
     async fn start_agent_as(&self, _: &str, _: Variant) -> Result<(), ClusterError> {
