@@ -1,4 +1,4 @@
-//! Whether sockets get the port they ask for.
+//! Whether sockets can bind their source port.
 
 use crate::{
     check::{Observed, Stream, shown},
@@ -7,19 +7,19 @@ use crate::{
     record,
 };
 
-/// What `bind` says of a port that somebody keeps: as if a socket had it, or that it is not permitted.
+/// Errors of `bind` for a port that a program keeps: in use, or not permitted.
 pub const KEPT: [&str; 3] = ["EADDRINUSE", "EPERM", "EACCES"];
 
-/// Whether the port that attempts of a stream dialled from is free.
+/// Whether the source port of a stream is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Port {
-    /// Each of them got it, whatever became of it then.
+    /// Every socket could bind it, whatever happened afterwards.
     Free,
-    /// Each of them was refused it.
+    /// No socket could.
     Kept,
 }
 
-/// What is not as expected; `at_least` so many attempts decide.
+/// Attempts that are not as expected; fewer than `at_least` decide nothing.
 #[must_use]
 pub fn bound(observed: &Observed<'_>, stream: &Stream, port: Port, at_least: usize) -> Vec<Finding> {
     let seen = observed.of(stream);
@@ -55,7 +55,7 @@ pub fn bound(observed: &Observed<'_>, stream: &Stream, port: Port, at_least: usi
     findings
 }
 
-/// What an attempt has met; nothing if it got no socket for another reason.
+/// What an attempt shows of its port; `None` if it got no socket for another reason.
 fn met(outcome: &Outcome) -> Option<Port> {
     match outcome {
         Outcome::Failed {

@@ -7,7 +7,8 @@ use crate::{
     outcome::REFUSALS,
 };
 
-/// What broke, by how many of these attempts, most frequent first: `new connections refused (12), open sockets ended (1)`.
+/// What broke, by how many of these attempts, most frequent first: `new connections refused (12), open sockets ended
+/// (1)`.
 #[must_use]
 pub fn what_broke(attempts: &[&Attempt]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -50,7 +51,7 @@ fn broke(attempt: &Attempt) -> &'static str {
             stage: Stage::Connect | Stage::Handshake,
             ..
         } => "new connections refused",
-        // A datagram that is refused, in the call or by ICMP, has opened nothing.
+        // A datagram that is refused, by the call or by ICMP, ends no open socket.
         Outcome::Failed { errno, .. } if is_datagram && !was_served && REFUSALS.contains(&errno.as_str()) => {
             "datagrams refused"
         }

@@ -1,4 +1,4 @@
-//! The checkers. Each takes whole histories and returns what is not as expected; nothing returned is a pass.
+//! The checker of probes. It takes whole histories and returns what is not as expected; nothing returned is a pass.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -21,7 +21,7 @@ pub use crate::{
     permitted::{CUT_OF, Permitted},
 };
 
-/// Probes for each backend that make missing one with a fair share a matter of p < 10⁻⁶.
+/// Probes for each backend: with as many, a backend with a fair share is missed with p < 10⁻⁶.
 pub const PROBES_PER_BACKEND: usize = 14;
 
 /// The probes of one client to one target.
@@ -50,7 +50,7 @@ impl fmt::Display for Stream {
 /// What one stream must show.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expectation {
-    /// Which.
+    /// The probes.
     pub stream: Stream,
     /// The fewest probes that decide.
     pub at_least: usize,
@@ -63,15 +63,15 @@ pub struct Expectation {
 pub struct Times {
     /// A refusal comes within it.
     pub refuse: Duration,
-    /// What the clients were told as the limit of a probe.
+    /// The clients' limit of a probe.
     pub probe: Duration,
 }
 
-/// A probe that ends so long after its limit was not watched: its client did not run. Timers of an idle machine are
-/// late by milliseconds.
+/// The client of a probe that ends this long after its limit did not run meanwhile. Timers of an idle machine are late
+/// by milliseconds.
 pub const STALL: Duration = Duration::from_millis(100);
 
-/// A backend that takes a request up so shortly before the client gives up was behind by nearly the whole limit.
+/// A backend that reads a request this shortly before the client's limit was late by nearly the whole limit.
 pub const BEHIND: Duration = Duration::from_millis(500);
 
 /// Histories, sorted for judging.
@@ -84,7 +84,7 @@ pub struct Observed<'a> {
 }
 
 impl<'a> Observed<'a> {
-    /// `logs` are the lines of every backend that could have been reached; NONE needs them, and
+    /// `logs` are the lines of every backend that could have been reached. [`Permitted::None`] needs them, and so do
     /// attempts that timed out.
     #[must_use]
     pub fn new(attempts: &'a [Attempt], logs: &'a [Served], times: Times) -> Self {
@@ -108,7 +108,7 @@ impl<'a> Observed<'a> {
         }
     }
 
-    /// What is not as expected.
+    /// Probes that are not as expected.
     #[must_use]
     pub fn judge(&self, expectation: &Expectation) -> Vec<Finding> {
         let judged = Judged {
@@ -130,10 +130,10 @@ impl<'a> Observed<'a> {
         seen.map_or(&[], Vec::as_slice)
     }
 
-    /// Trouble that says nothing of the datapath: no socket was to be had, the client stood still when it should
-    /// have looked, or the backend (one of `served`) took the request up only after the client had given up. Whoever answers
-    /// TLS keeps no log for us: of a connection that it has taken, and then said nothing, nobody can tell; nor of one that was
-    /// ended when its client should long have given up, as servers do with clients that are silent.
+    /// The attempt failed for another reason than the datapath: no socket was available, the client did not run when
+    /// its limit ended, or the backend (one of `served`) read the request only after that. A TLS server keeps no log
+    /// for the suite, so a connection that it accepted and did not answer decides nothing; nor does one that was ended
+    /// long after the client's limit, as servers do with silent clients.
     pub(crate) fn is_not_the_datapaths(&self, attempt: &Attempt, served: Option<&BTreeSet<String>>) -> bool {
         match attempt.outcome {
             Outcome::Failed {
@@ -154,9 +154,8 @@ impl<'a> Observed<'a> {
         }
     }
 
-    /// The right backend logged it, and too late for an answer that could have come in time: when the client had given
-    /// up, or so shortly before that it was behind by nearly the whole limit. (Logged in time and not answered is another
-    /// thing: then the answer was lost.)
+    /// The right backend logged it too late for an answer in time: after the client's limit, or so shortly before that
+    /// it was late by nearly the whole limit. If it was logged in time and not answered, the answer was lost.
     pub(crate) fn was_taken_up_late(&self, attempt: &Attempt, identities: &BTreeSet<String>) -> bool {
         let behind = |line: &&Served| {
             let until = Duration::from_micros(line.time_us) + BEHIND;
@@ -173,7 +172,7 @@ struct Judged<'a> {
 }
 
 impl Judged<'_> {
-    /// Silence where nothing may be delivered: backends say whether something was, however late the client looked.
+    /// A timeout where nothing may be delivered: the backends' logs decide, however late the client ran.
     fn is_decided_by_logs(&self, attempt: &Attempt) -> bool {
         let silent = matches!(attempt.outcome, Outcome::Timeout { stage } if stage != Stage::Socket);
         silent && self.expectation.permitted == Permitted::None
@@ -211,10 +210,10 @@ impl Judged<'_> {
             findings.push(self.finding(
                 Weight::Undecided,
                 format!(
-                    "{} of {} failed for lack of the machine (client or backend stood still, or no socket): {found}",
+                    "{} of {} failed on the machine (client or backend did not run in time, or no socket): {found}",
                     own.len(),
                     self.seen.len()
-                ) + &also(unclear),
+                ) + &left_out(unclear),
                 &own,
             ));
         }
@@ -230,9 +229,9 @@ impl Judged<'_> {
         findings
     }
 
-    /// Without silence that is no more frequent than what is known to be the machine's among the same probes, and how many
-    /// that was: a client or a backend may stand still in ways that leave no trace, so nobody can tell the two apart. Wrong
-    /// answers and refusals are no matter of time.
+    /// Leaves out timeouts that are no more frequent than those which the machine is known to have caused among the
+    /// same probes, and counts them: a client or a backend may stop running without a trace. Wrong answers and refusals
+    /// do not depend on time.
     fn but_silent<'a>(&self, own: &[&'a Attempt], judged: Vec<&'a Attempt>) -> (Vec<&'a Attempt>, usize) {
         let is_unclear = |attempt: &&Attempt| {
             is_silent(&attempt.outcome) && !self.is_decided_by_logs(attempt) && !self.permits(attempt)
@@ -251,7 +250,7 @@ impl Judged<'_> {
         )
     }
 
-    /// Without connections that were made and then ended, where that is permitted.
+    /// Leaves out connections that were established and then ended, where that is permitted.
     fn but_cut<'a>(&self, outside: Vec<&'a Attempt>, of: usize) -> Vec<&'a Attempt> {
         let permitted = matches!(self.expectation.permitted, Permitted::CertifiedOrCut(_));
         let (cut, others): (Vec<&Attempt>, Vec<&Attempt>) =
@@ -272,8 +271,8 @@ impl Judged<'_> {
             }
             Permitted::Certified(name) | Permitted::CertifiedOrCut(name) => is_certified(attempt, name),
             Permitted::Refuse => self.refused(attempt),
-            Permitted::Silent => is_silent(&attempt.outcome),
-            // A refusal that comes late comes after silence.
+
+            // A late refusal is a timeout that ended with an error.
             Permitted::None => {
                 (is_refusal(&attempt.outcome) || is_silent(&attempt.outcome) || is_foreign(&attempt.outcome))
                     && !self.observed.delivered.contains_key(attempt.nonce.as_str())
@@ -285,7 +284,7 @@ impl Judged<'_> {
         is_refusal(&attempt.outcome) && took(attempt) <= self.observed.times.refuse
     }
 
-    /// Identities that no probe met: they have left, or the probes were too few to tell.
+    /// Backends that no probe reached: they left, or the probes were too few to tell.
     fn unseen(&self, judged: &[&Attempt]) -> Option<Finding> {
         let Permitted::Serves(identities) = &self.expectation.permitted else {
             return None;
@@ -324,7 +323,7 @@ impl Judged<'_> {
         Some(self.finding(weight, found, &[]))
     }
 
-    /// Why outcomes that look right are not: by the outcome alone they would read as permitted.
+    /// Why outcomes are not permitted that look as if they were.
     fn detail(&self, outside: &[&Attempt]) -> String {
         let count = |test: &dyn Fn(&Attempt) -> bool| outside.iter().filter(|attempt| test(attempt)).count();
         let late = count(&|attempt| is_refusal(&attempt.outcome) && !self.refused(attempt));
@@ -361,8 +360,8 @@ impl Judged<'_> {
     }
 }
 
-/// What else is undecided, in words.
-fn also(unclear: usize) -> String {
+/// Timeouts that were left out, in words.
+fn left_out(unclear: usize) -> String {
     match unclear {
         0 => String::new(),
         _ => format!("; {unclear} more were silent, which cannot be told from those"),

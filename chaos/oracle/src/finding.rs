@@ -1,4 +1,4 @@
-//! What a checker says: expected, found, and the first attempts that show it.
+//! The result of a checker: expected, found, and the first attempts that show it.
 
 use std::fmt;
 
@@ -9,20 +9,20 @@ use crate::history::{Attempt, Outcome, Stage, Transport};
 /// How many offending attempts a finding carries.
 pub const SHOWN: usize = 5;
 
-/// What a finding means for the verdict.
+/// Effect of a finding on the verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Weight {
     /// At least one probe ended outside the permitted set.
     Violation,
-    /// The history can't decide: probes are missing, too few, or failed in the client itself.
+    /// The history cannot decide: probes are missing, too few, or failed in the client itself.
     Undecided,
 }
 
 /// One thing that is not as expected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What it means.
+    /// Its effect.
     pub weight: Weight,
     /// Which probes: client, target, transport.
     pub subject: String,
@@ -48,7 +48,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// One line on one attempt.
+/// An attempt in one line.
 #[must_use]
 pub fn describe(attempt: &Attempt) -> String {
     let seconds = attempt.start_us as f64 / 1e6;
@@ -66,7 +66,7 @@ pub fn describe(attempt: &Attempt) -> String {
     )
 }
 
-/// An outcome in words, equal for equal outcomes: they are counted by it.
+/// An outcome in words. Equal outcomes have equal words, by which they are counted.
 #[must_use]
 pub fn outcome(outcome: &Outcome) -> String {
     match outcome {
@@ -95,7 +95,7 @@ fn stage(stage: Stage) -> &'static str {
         Stage::Socket => "socket or bind",
         Stage::Connect => "connect",
         Stage::Handshake => "the handshake",
-        Stage::Tls => "the handshake of TLS",
+        Stage::Tls => "the TLS handshake",
         Stage::Send => "send",
         Stage::Receive => "receive",
     }

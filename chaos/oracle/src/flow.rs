@@ -1,10 +1,10 @@
 //! Established flows: none is reset, none changes its backend, few replies are lost.
 //!
-//! What a flow's first answer names is its backend. The answers of a socket that is not connected must come from the set, and
-//! no more: that it has one backend is a claim of its own, see [`stick`](crate::stick).
+//! The first answer of a flow names its backend. Answers to an unconnected socket may come from any permitted backend:
+//! that it has only one is a claim of its own, see [`stick`](crate::stick).
 //!
-//! An exchange that its backend took up only when the client had given up was late, and not lost: it decides nothing.
-//! One of which nobody can tell, as its client stood still, may have been lost.
+//! An exchange that its backend read only after the client's limit was late, not lost: it decides nothing. An exchange
+//! whose client did not run in time may have been lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,19 +19,19 @@ use crate::{
 /// What the flows of one client through one target must show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flows {
-    /// Which.
+    /// The flows.
     pub stream: Stream,
-    /// How many they are.
+    /// Their number.
     pub flows: usize,
     /// The fewest exchanges of each that decide.
     pub at_least: usize,
-    /// Who may answer.
+    /// Backends that may answer.
     pub identities: BTreeSet<String>,
-    /// Fewer than one exchange of so many may stay without an answer.
+    /// Fewer than one exchange of this many may stay without an answer.
     pub lost_of: usize,
 }
 
-/// What is not as expected.
+/// Exchanges that are not as expected.
 #[must_use]
 pub fn flows(observed: &Observed<'_>, expected: &Flows) -> Vec<Finding> {
     let mut by_flow: BTreeMap<u32, Vec<&Attempt>> = BTreeMap::new();
@@ -94,7 +94,7 @@ pub fn flows(observed: &Observed<'_>, expected: &Flows) -> Vec<Finding> {
     } else if too_many(lost.len() + unwatched.len(), judged + unwatched.len()) {
         let how = record::line(&record::outcomes(unwatched.iter().copied()));
         let text = format!(
-            "{} exchanges that say nothing (client or backend stood still, or no socket): {how}",
+            "{} exchanges that decide nothing (client or backend did not run in time, or no socket): {how}",
             unwatched.len()
         );
         found(Weight::Undecided, text, &unwatched);
@@ -111,7 +111,7 @@ pub fn flows(observed: &Observed<'_>, expected: &Flows) -> Vec<Finding> {
     findings
 }
 
-/// Answers of another backend than the first on the same socket, or of one that may not answer at all.
+/// Answers by another backend than the first one of the same socket, or by one that may not answer at all.
 fn changed<'a>(expected: &Flows, exchanges: &[&'a Attempt]) -> Vec<&'a Attempt> {
     let mut first: BTreeMap<u32, &str> = BTreeMap::new();
     let mut changed = Vec::new();
@@ -175,8 +175,8 @@ pub fn answered_first_by(attempts: &[Attempt], is_it: impl Fn(&str) -> bool) -> 
     such.map(|(key, _)| key).collect()
 }
 
-/// Flows that were healthy in a time, in microseconds since the Unix epoch: at least so many exchanges began in it, all of
-/// them on one socket, and all were answered.
+/// Flows that were healthy in a time, in microseconds since the Unix epoch: at least `at_least` exchanges began in it,
+/// all on one socket, and all were answered.
 #[must_use]
 pub fn healthy(attempts: &[Attempt], from_us: u64, until_us: u64, at_least: usize) -> BTreeSet<FlowKey> {
     let mut within: BTreeMap<FlowKey, Vec<&Attempt>> = BTreeMap::new();
@@ -198,8 +198,7 @@ pub fn healthy(attempts: &[Attempt], from_us: u64, until_us: u64, at_least: usiz
     within.into_keys().collect()
 }
 
-/// How many of the flows of a stream that are not connected met more than one backend: recorded, and judged by
-/// [`stick`](crate::stick) alone.
+/// How many unconnected flows reached more than one backend: recorded here, and judged only by [`stick`](crate::stick).
 #[must_use]
 pub fn wandering(attempts: &[Attempt]) -> usize {
     let mut met: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();

@@ -1,7 +1,8 @@
-//! Datagrams in fragments: few are lost, none is damaged, and the fragments of answers come from where those of requests went.
+//! Fragmented datagrams: few are lost, none is damaged, and the fragments of an answer come from the address that those
+//! of its request went to.
 //!
-//! A program at a socket may send a request to the backend itself. Then its fragments on the wire are not addressed to the
-//! frontend, and those of the answer are not from it; what the socket sees is [`peers`](crate::peer::peers)' matter.
+//! A socket program may send a request to the backend itself. Then its fragments on the wire are not addressed to the
+//! frontend, and those of the answer do not come from it; [`peers`](crate::peer::peers) judges what the socket sees.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -16,37 +17,36 @@ use crate::{
 /// What the exchanges of one client through one target must show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datagrams {
-    /// Which.
+    /// The exchanges.
     pub stream: Stream,
     /// The fewest exchanges that decide.
     pub at_least: usize,
-    /// Who may answer.
+    /// Backends that may answer.
     pub identities: BTreeSet<String>,
-    /// No more than one exchange of so many may stay without an answer.
+    /// At most one exchange of this many may stay without an answer.
     pub lost_of: usize,
-    /// Where fragments can be seen: only exchanges decide whose request was seen to go out in fragments, and its answer, if
-    /// there is one, to come in as such.
+    /// Fragments can be seen: only exchanges decide whose request was sent in fragments and whose answer, if any,
+    /// arrived in fragments.
     pub watched: bool,
-    /// Of these, only those whose fragments went out in another order than that of their offsets.
+    /// Of these, only exchanges decide whose fragments were sent out of order.
     pub reordered: bool,
 }
 
-/// What is not as expected.
+/// Exchanges that are not as expected.
 #[must_use]
 pub fn datagrams(observed: &Observed<'_>, expected: &Datagrams) -> Vec<Finding> {
     let (unclear, judged): (Vec<&Attempt>, Vec<&Attempt>) = observed
         .of(&expected.stream)
         .iter()
         .copied()
-        .partition(|attempt| expected.says_nothing(observed, attempt));
+        .partition(|attempt| expected.decides_nothing(observed, attempt));
     let mut findings = Vec::new();
     let mut found = |weight, text: String, first: &[&Attempt]| {
         findings.push(Finding {
             weight,
             subject: expected.stream.to_string(),
             expected: format!(
-                "whole datagrams in fragments both ways, those of answers from where those of requests went, no more than 1 of {} \
-                 lost",
+                "whole datagrams in fragments both ways, answers from the address that requests went to, at most 1 of {} lost",
                 expected.lost_of
             ),
             found: text,
@@ -86,7 +86,7 @@ pub fn datagrams(observed: &Observed<'_>, expected: &Datagrams) -> Vec<Finding> 
     if of < expected.at_least {
         let how = record::line(&record::outcomes(unclear.iter().copied()));
         let text = format!(
-            "only {of} of the {} exchanges that decide; not seen in fragments as they should be, or failed for lack of the machine: {how}",
+            "only {of} of the {} exchanges that decide; the others were not seen in fragments, or failed on the machine: {how}",
             expected.at_least
         );
         found(Weight::Undecided, text, &unclear);
@@ -95,9 +95,9 @@ pub fn datagrams(observed: &Observed<'_>, expected: &Datagrams) -> Vec<Finding> 
 }
 
 impl Datagrams {
-    /// Trouble that is not the datapath's, and what did not go in fragments or, if it should be, reordered.
-    fn says_nothing(&self, observed: &Observed<'_>, attempt: &Attempt) -> bool {
-        // A part that is larger than the client's own device takes.
+    /// It failed for another reason than the datapath, or was not sent in fragments, or not in the wanted order.
+    fn decides_nothing(&self, observed: &Observed<'_>, attempt: &Attempt) -> bool {
+        // A fragment that is larger than the MTU of the client's device.
         let too_large =
             matches!(&attempt.outcome, Outcome::Failed { stage: Stage::Send, errno } if errno == "EMSGSIZE");
         let unseen = || match &attempt.fragments {
@@ -120,7 +120,7 @@ fn is_from_elsewhere(attempt: &Attempt) -> bool {
     attempt.fragments.as_ref().is_some_and(strange)
 }
 
-/// How many of these went in fragments to another address than that which was dialled.
+/// How many attempts sent their fragments to another address than the dialled one.
 #[must_use]
 pub fn translated_at_sockets(attempts: &[Attempt]) -> usize {
     let elsewhere = |attempt: &&Attempt| {

@@ -19,8 +19,8 @@ pub enum Transport {
     Sctp,
     /// One new connection over TCP, and HTTP/1.1 on it.
     Http,
-    /// One new connection over TCP, and HTTPS on it. The server is no probe server, so the client itself writes down who
-    /// answered ([`Answer`]): the names that the certificate is valid for. Nobody's authority is asked.
+    /// One new connection over TCP, and HTTPS on it. The server is no probe server, so the client itself fills in the
+    /// [`Answer`]: its identity is the names in the certificate, which is not verified.
     Tls,
     /// One datagram from a fresh socket: unconnected, `sendto`/`recvfrom`.
     Udp,
@@ -33,13 +33,13 @@ pub enum Transport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
-    /// `socket`, `bind`: the client's own trouble.
+    /// `socket`, `bind`: an error of the client itself.
     Socket,
-    /// `connect` itself: nothing was sent, or nothing needs to be.
+    /// `connect` itself, before any packet or without one.
     Connect,
-    /// A TCP `connect` that was under way: what ends it is a packet, or none.
+    /// A TCP `connect` under way: a packet ends it, or the lack of one.
     Handshake,
-    /// The handshake of TLS on a connection that is there.
+    /// The TLS handshake on an open connection.
     Tls,
     /// `send`, `sendto`.
     Send,
@@ -54,7 +54,7 @@ pub struct Attempt {
     pub start_us: u64,
     /// Microseconds since the Unix epoch, when it ended.
     pub end_us: u64,
-    /// Who: the client's name as it was told (`--client`).
+    /// Name of the client (`--client`).
     pub client: String,
     /// Label of the plan's entry.
     pub target: String,
@@ -62,17 +62,17 @@ pub struct Attempt {
     pub transport: Transport,
     /// What was dialled.
     pub destination: SocketAddr,
-    /// The client's own address, as far as the socket got.
+    /// The client's own address, if the socket got one.
     pub local: Option<SocketAddr>,
     /// Unique for the attempt; in the backend's log if it arrived.
     pub nonce: String,
-    /// Of an exchange on an established flow: which.
+    /// Which exchange of an established flow it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exchange: Option<Exchange>,
-    /// Of a round that is watched: the fragments that were seen.
+    /// The fragments that a watched round has seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fragments: Option<Fragments>,
-    /// What came of it.
+    /// How it ended.
     pub outcome: Outcome,
 }
 
@@ -83,19 +83,19 @@ pub struct Exchange {
     pub flow: u32,
     /// Number of the socket in its flow, from 0: each that fails is followed by another.
     pub socket: u32,
-    /// Number of the exchange in its flow, from 0, without gaps: one that is missing was not written down.
+    /// Number of the exchange in its flow, from 0, without gaps: a missing one was not recorded.
     pub sequence: u32,
 }
 
-/// Fragments of one exchange at the client's own devices: what has left its stack, and what has not entered it yet.
+/// Fragments of one exchange on the client's devices: after they left its IP stack, and before they enter it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fragments {
-    /// Offsets of the request's fragments in their datagram, in bytes, in the order in which they went out.
+    /// Offsets of the request's fragments in their datagram, in bytes, in the order in which they were sent.
     pub sent: Vec<u16>,
     /// Their destinations.
     pub to: BTreeSet<IpAddr>,
-    /// How many fragments of answers came in.
+    /// How many fragments of answers arrived.
     pub received: usize,
     /// Their sources.
     pub from: BTreeSet<IpAddr>,
@@ -124,9 +124,9 @@ pub enum Outcome {
         /// Waiting in which call.
         stage: Stage,
     },
-    /// Something answered that is no probe server.
+    /// The answer is not a probe server's.
     Garbled {
-        /// The beginning of what it said.
+        /// The beginning of the answer.
         said: String,
     },
 }
@@ -134,9 +134,9 @@ pub enum Outcome {
 /// What a backend answers, and writes to its log.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Answer {
-    /// Who: the server's name as it was told, a slash, the transport, a slash, the listening port:
-    /// `b1/TCP/8080`. Per backend *and* port, so that misdelivery shows. With TLS, the DNS names of the certificate in
-    /// their order, with commas, in the place of the name, and the port that was dialled.
+    /// `NAME/TRANSPORT/PORT`, such as `b1/TCP/8080`: per backend *and* listening port, so that misdelivery shows. With
+    /// TLS, the DNS names of the certificate, joined by commas, take the place of the name, and the port is the dialled
+    /// one.
     pub identity: String,
     /// The client's address as the backend saw it.
     pub source: SocketAddr,
@@ -144,15 +144,15 @@ pub struct Answer {
     pub destination: SocketAddr,
     /// The attempt's nonce.
     pub nonce: String,
-    /// The pod that it runs in, if it was told.
+    /// The pod that it runs in, if its command line names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<Box<PodIdentity>>,
 }
 
-/// Who a pod is, from its start to its end. What it was not told is empty.
+/// Identity of a pod. Fields that its command line does not set are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodIdentity {
-    /// Its uid: no later pod of its name has it.
+    /// Its uid, which a later pod of the same name does not have.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
     /// Its name.
@@ -171,12 +171,12 @@ pub struct PodIdentity {
 pub struct Served {
     /// Microseconds since the Unix epoch.
     pub time_us: u64,
-    /// What it answered.
+    /// Its answer.
     #[serde(flatten)]
     pub answer: Answer,
 }
 
-/// What a client does: entries run side by side.
+/// What a client does: its entries run concurrently.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// Name for [`Attempt::client`].
@@ -185,8 +185,8 @@ pub struct Plan {
     pub entries: Vec<PlanEntry>,
 }
 
-/// Of all entries of a client, attempts that begin while answers are late and are under way at once. More would wait in the same
-/// queue, until the first of them are silent for their client.
+/// How many attempts of a client may be under way while answers are late. More would wait in the same queue until the
+/// first of them time out.
 pub const WHILE_LATE: usize = 16;
 
 /// One destination and how often.
@@ -200,30 +200,30 @@ pub struct PlanEntry {
     pub address: IpAddr,
     /// Port.
     pub port: u16,
-    /// How many attempts at most, of each flow if there are flows; at least 1.
+    /// Largest number of attempts, for each flow if there are flows; at least 1.
     pub count: u32,
-    /// From the beginning of one attempt to that of the next, in milliseconds; 0: each when the last has ended.
+    /// From the start of one attempt to that of the next, in milliseconds; 0: each starts when the last has ended.
     pub interval_ms: u64,
     /// Limit of one attempt in milliseconds.
     pub limit_ms: u64,
     /// End early with the first attempt that is answered by this identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Until>,
-    /// Instead of a fresh socket for each attempt, so many sockets that live as long as the entry: each attempt is an
-    /// [`Exchange`] on one of them, and each of them makes `count` of them, one every `interval_ms`.
+    /// Number of sockets that live as long as the entry, in place of a fresh one for each attempt. Each makes `count`
+    /// exchanges ([`Exchange`]), one every `interval_ms`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flows: Option<u32>,
-    /// The first and the last port to dial from, in turn by attempt, or by flow; otherwise the kernel chooses.
+    /// First and last source port; attempts, or flows, take them in turn. Otherwise the kernel chooses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_ports: Option<[u16; 2]>,
-    /// So many attempts are under way at most, at least 1; the next begins late when one ends. Otherwise the client's own
-    /// bound holds.
+    /// Largest number of attempts under way, at least 1; the next starts late, when one ends. Otherwise the client's
+    /// own limit holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_once: Option<u32>,
 }
 
 impl PlanEntry {
-    /// The port that an attempt or a flow of this number dials from; 0: the kernel chooses.
+    /// Source port of the attempt or flow with this number; 0: the kernel chooses.
     #[must_use]
     pub fn source_port(&self, number: u32) -> u16 {
         let Some([first, last]) = self.source_ports else {
@@ -235,42 +235,41 @@ impl PlanEntry {
     }
 }
 
-/// What a client that keeps its sockets is told, again and again: one exchange on each of them, and then the next.
+/// A command to a client that keeps its sockets: one exchange on each of them.
 ///
-/// Sockets of each transport and address family are kept by themselves. What an exchange shows is an [`Attempt`]; its
+/// Each transport and address family has sockets of its own. The result of an exchange is an [`Attempt`], whose
 /// [`Exchange`] has the number of the socket as `flow`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Round {
     /// Label for [`Attempt::target`].
     pub target: String,
-    /// [`Transport::Udp`]; [`Transport::UdpConnected`]: then each is connected anew, as it is, to this destination; or
-    /// [`Transport::Tcp`]: a connection that is there goes on, wherever it leads, and one that has failed stays so.
+    /// [`Transport::Udp`]; [`Transport::UdpConnected`], which connects each socket again, to this destination; or
+    /// [`Transport::Tcp`], which keeps open connections, whatever their destination, and does not replace failed ones.
     pub transport: Transport,
     /// Address.
     pub address: IpAddr,
     /// Port.
     pub port: u16,
-    /// On so many of them, the oldest; those that are missing are opened. At least 1.
+    /// Number of sockets, at least 1: the oldest ones, and new ones if there are too few.
     pub sockets: u32,
-    /// All of these are closed first, and others are opened at their ports.
+    /// Closes them first, and opens others on the same ports.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub anew: bool,
-    /// Sockets that are there are led nowhere: one that is connected is not connected anew.
+    /// Does not connect open sockets again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stay: bool,
-    /// Sockets that this round opens are bound to this port, whichever others had; 0: the kernel chooses.
+    /// Source port of the sockets that this round opens, whatever the ports of former ones; 0: the kernel chooses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_port: Option<u16>,
-    /// Each request is a datagram in so many fragments, which go out in this order; 0 is the first part. Of
-    /// [`Transport::Udp`] alone. Empty: the kernel sends it, as it sends all datagrams.
+    /// Order in which the fragments of each request are sent; 0 is the first part. Only with [`Transport::Udp`]. Empty:
+    /// the kernel fragments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fragments: Vec<u8>,
-    /// Request and answer are datagrams of so many bytes, all of which the other side checks. Of UDP alone. 0: they are as
-    /// long as what they say.
+    /// Size of request and answer in bytes, all of which the receiver checks. Only with UDP. 0: as long as their text.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bytes: u16,
-    /// Fragments at the client's devices are watched, see [`Attempt::fragments`]. Of UDP alone.
+    /// Records the fragments on the client's devices, see [`Attempt::fragments`]. Only with UDP.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub watched: bool,
     /// Limit of one exchange in milliseconds.
@@ -282,7 +281,7 @@ fn is_zero(bytes: &u16) -> bool {
 }
 
 impl Round {
-    /// Exchanges of a round that are under way at once: fewer than a server's receive buffer holds.
+    /// Exchanges of a round that are under way together: fewer than a server's receive buffer holds.
     pub const AT_ONCE: u32 = 64;
 }
 

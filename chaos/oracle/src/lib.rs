@@ -6,13 +6,14 @@
 //!                                     outcomes, peers      ─▶ what implementations may choose: recorded only
 //! ```
 //!
-//! - `history.rs`: what the probe writes.
-//! - `check.rs`, `permitted.rs`, `outcome.rs`: the checkers; the words are those of the catalogue of claims (serves, REFUSE, SILENT, NONE, trap).
-//! - `flow.rs`: established flows: ends, other backends, lost replies. `trap.rs`: traps.
-//! - `peer.rs`: whom sockets show as the one they talk to. `bound.rs`: whether they get the port they ask for.
-//! - `share.rs`: how answers are shared among backends. `stick.rs`: whether unconnected sockets have one backend each.
-//! - `fragments.rs`: datagrams in fragments, and where these come from.
-//! - `finding.rs`: what a checker says. `broke.rs`: what broke, in words.
+
+//! - `history.rs`: what clients and backends record.
+//! - `permitted.rs`: what a claim permits. `check.rs`: probes judged by it. `outcome.rs`: what a single outcome is.
+//! - `flow.rs`: established flows: resets, other backends, lost replies. `trap.rs`: traps.
+//! - `peer.rs`: which peer address sockets show. `bound.rs`: whether they can bind their port.
+//! - `share.rs`: how answers are shared among backends. `stick.rs`: whether each unconnected socket keeps one backend.
+//! - `fragments.rs`: fragmented datagrams, and the source of their fragments.
+//! - `finding.rs`: the result of a checker. `broke.rs`: what broke, in words.
 //! - `record.rs`: counts that are reported and never judged.
 pub mod bound;
 pub mod broke;

@@ -1,4 +1,4 @@
-//! What one outcome is, whatever was expected of it.
+//! Classes of outcomes, whatever was expected.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -14,14 +14,14 @@ pub fn is_refusal(outcome: &Outcome) -> bool {
         if *stage != Stage::Socket && REFUSALS.contains(&errno.as_str()))
 }
 
-/// The certificate of who answered is valid for a name.
+/// The certificate of the answer is valid for a name.
 pub(crate) fn is_certified(attempt: &Attempt, name: &str) -> bool {
     matches!(&attempt.outcome, Outcome::Answered { answer, .. }
         if faithful(answer, attempt)
             && answer.identity.split(['/', ',']).any(|one| one == name))
 }
 
-/// A connection was made, and ended before the answer, by a RST or in good order.
+/// The connection was established, and ended before the answer, by a RST or a FIN.
 #[must_use]
 pub fn is_cut(outcome: &Outcome) -> bool {
     match outcome {
@@ -31,15 +31,15 @@ pub fn is_cut(outcome: &Outcome) -> bool {
     }
 }
 
-/// All were under way at one moment, that of whoever ended them by stopping.
+/// All were under way at one moment, as when a stopping server ends them.
 pub(crate) fn were_there_together(attempts: &[&Attempt]) -> bool {
     let last_begin = attempts.iter().map(|attempt| attempt.start_us).max();
     let first_end = attempts.iter().map(|attempt| attempt.end_us).min();
     last_begin <= first_end
 }
 
-/// Something else than a backend of the suite answered, such as a gateway at an address that is no Service's any more: it took a
-/// connection and ended it, or said what no probe server says. A refusal is nobody's answer: UDP hears of one when it sends or receives.
+/// The answer is not a backend's of the suite, but for example a gateway's at a former Service address: it accepted a
+/// connection and ended it, or sent something else. A refusal is no answer: UDP sockets get it from send or receive.
 #[must_use]
 pub fn is_foreign(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Garbled { .. }) || (is_cut(outcome) && !is_refusal(outcome))
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_ends_a_connection_has_answered_and_who_refuses_a_datagram_has_not() {
+    fn an_ended_connection_is_an_answer_and_a_refused_datagram_is_none() {
         let failed = |stage, errno: &str| Outcome::Failed {
             stage,
             errno: errno.to_owned(),

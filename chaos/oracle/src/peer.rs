@@ -1,4 +1,4 @@
-//! Whom sockets show as the one they talk to: `getpeername`, or the source of a reply.
+//! Which peer address sockets show: `getpeername`, or the source of a reply.
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
@@ -9,15 +9,15 @@ use crate::{
     record::{self, Peer},
 };
 
-/// What the answered attempts of a stream must show.
+/// Which peer the answered attempts of a stream must show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shows {
-    /// A socket that is not connected: the address that it sent to. One that is: the address that it connected to, or the
-    /// backend that answered. A third address is nobody's.
-    WhomItDialled,
-    /// The address that it dialled, and not the backend's, connected or not.
-    TheFrontend,
-    /// This address, whomever it dialled: what somebody makes of all answers.
+    /// An unconnected socket: the address that it sent to. A connected one: the address that it connected to, or that
+    /// of the backend which answered.
+    FrontendOrBackend,
+    /// The address that it dialled, never the backend's.
+    Frontend,
+    /// This address, whatever it dialled: a program rewrites all answers.
     Always(SocketAddr),
 }
 
@@ -27,7 +27,9 @@ impl Shows {
             (Self::Always(address), Outcome::Answered { peer, .. }) => *peer == address,
             (shows, _) => match record::peer(attempt) {
                 Some(Peer::Frontend) | None => true,
-                Some(Peer::Backend) => shows == Self::WhomItDialled && attempt.transport != Transport::Udp,
+                Some(Peer::Backend) => {
+                    shows == Self::FrontendOrBackend && attempt.transport != Transport::Udp
+                }
                 Some(Peer::Other) => false,
             },
         }
@@ -35,18 +37,18 @@ impl Shows {
 
     fn expected(self, transport: Transport) -> String {
         match self {
-            Self::WhomItDialled if transport == Transport::Udp => {
+            Self::FrontendOrBackend if transport == Transport::Udp => {
                 "replies from the address dialled".to_owned()
             }
-            Self::TheFrontend => "the address dialled as the peer".to_owned(),
-            Self::WhomItDialled => "the address dialled or the backend's as the peer".to_owned(),
-            Self::Always(address) => format!("{address} as the peer, whomever it dialled"),
+            Self::Frontend => "the address dialled as the peer".to_owned(),
+            Self::FrontendOrBackend => "the address dialled or the backend's as the peer".to_owned(),
+            Self::Always(address) => format!("{address} as the peer, whatever was dialled"),
         }
     }
 }
 
-/// What is not as expected of the peers of a stream; `at_least` so many answers decide. Attempts without an answer show
-/// no peer: whether there may be any is another question.
+/// Peers of a stream that are not as expected; fewer than `at_least` answers decide nothing. Attempts without an answer
+/// show no peer and are not judged here.
 #[must_use]
 pub fn peers(observed: &Observed<'_>, stream: &Stream, shows: Shows, at_least: usize) -> Vec<Finding> {
     let answered: Vec<(&Attempt, SocketAddr)> = observed

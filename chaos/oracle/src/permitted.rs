@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt};
 
 use serde::{Deserialize, Serialize};
 
-/// A server that stops may end fewer than one connection of so many in the middle, whenever: it may end them by and by.
+/// A stopping server may end fewer than one of this many connections before the answer, at any time.
 pub const CUT_OF: usize = 50;
 
 /// What may happen to the probes of a stream.
@@ -13,37 +13,35 @@ pub const CUT_OF: usize = 50;
 pub enum Permitted {
     /// Every probe is answered, by exactly these identities, and each of them is seen.
     Serves(BTreeSet<String>),
-    /// Every probe is answered by one of these identities, whichever.
+    /// Every probe is answered by one of these identities.
     ServesOneOf(BTreeSet<String>),
-    /// The same, or it fails as with [`Permitted::Refuse`].
+    /// Every probe is answered by one of these identities, or fails as with [`Permitted::Refuse`].
     ServesOrRefuses(BTreeSet<String>),
     /// Every probe is answered with a certificate that is valid for this name.
     Certified(String),
-    /// The same, but connections may end before the answer: whoever answers stops meanwhile. Fewer than one of [`CUT_OF`], or
-    /// only such as were under way at one moment: with slow handshakes these are many.
+    /// Like [`Permitted::Certified`], while a server stops: connections may end before the answer, fewer than one of
+    /// [`CUT_OF`], or only connections that were under way at one moment. With slow handshakes these are many.
     CertifiedOrCut(String),
     /// Every probe fails within the refusal limit with one of [`REFUSALS`](crate::check::REFUSALS).
     Refuse,
-    /// Every probe hears nothing.
-    Silent,
-    /// A refusal, whenever it comes, or SILENT for every probe, or the voice of what is no backend (rule 8 of the catalogue:
-    /// the address is nobody's, so the network may lead it to a gateway), and its nonce is in no backend's log.
+    /// Every probe is refused at any time, times out, or is answered by something that is no backend (the network may
+    /// route an address that no Service has to a gateway), and its nonce is in no backend's log.
     None,
 }
 
 impl Permitted {
-    /// Who may answer, where that is said by identities.
+    /// Which backends may answer.
     #[must_use]
     pub fn identities(&self) -> Option<&BTreeSet<String>> {
         match self {
             Self::Serves(identities) | Self::ServesOneOf(identities) | Self::ServesOrRefuses(identities) => {
                 Some(identities)
             }
-            Self::Certified(_) | Self::CertifiedOrCut(_) | Self::Refuse | Self::Silent | Self::None => None,
+            Self::Certified(_) | Self::CertifiedOrCut(_) | Self::Refuse | Self::None => None,
         }
     }
 
-    /// Whether a refusal is inside that comes in time, and no other.
+    /// Whether it permits a refusal that comes in time, and none that comes late.
     pub(crate) fn has_refusals_in_time(&self) -> bool {
         matches!(self, Self::ServesOrRefuses(_) | Self::Refuse)
     }
@@ -61,7 +59,7 @@ impl fmt::Display for Permitted {
             Self::ServesOrRefuses(identities) => {
                 write!(
                     f,
-                    "every probe REFUSEd or served by one of {{{}}}",
+                    "every probe refused or served by one of {{{}}}",
                     listed(identities)
                 )
             }
@@ -71,10 +69,10 @@ impl fmt::Display for Permitted {
                 "every probe connected, and answered with a certificate for {name} but for 1 of {CUT_OF}, or those \
                  that were under way at one moment"
             ),
-            Self::Refuse => f.write_str("every probe REFUSEd"),
-            Self::Silent => f.write_str("SILENCE for every probe"),
+            Self::Refuse => f.write_str("every probe refused"),
+
             Self::None => {
-                f.write_str("NONE: every probe refused, silent or answered by no backend, and none delivered")
+                f.write_str("no backend reached: every probe refused, silent or answered by no backend, and none delivered")
             }
         }
     }

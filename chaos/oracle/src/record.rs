@@ -9,7 +9,7 @@ use crate::{
     history::{Attempt, Outcome},
 };
 
-/// Whom the client believed to talk to: `getpeername`, or the source of a reply.
+/// The peer that the client saw: `getpeername`, or the source of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Peer {
@@ -26,14 +26,14 @@ pub enum Peer {
 pub fn peers<'a>(attempts: impl IntoIterator<Item = &'a Attempt>) -> BTreeMap<Peer, usize> {
     let mut counts = BTreeMap::new();
     for attempt in attempts {
-        if let Some(who) = peer(attempt) {
-            *counts.entry(who).or_default() += 1;
+        if let Some(peer) = peer(attempt) {
+            *counts.entry(peer).or_default() += 1;
         }
     }
     counts
 }
 
-/// Whom the client of an attempt believed to talk to; nobody if it was not answered.
+/// The peer that the client of an attempt saw; `None` without an answer.
 #[must_use]
 pub fn peer(attempt: &Attempt) -> Option<Peer> {
     let Outcome::Answered { answer, peer } = &attempt.outcome else {

@@ -1,4 +1,4 @@
-//! How answers are shared among backends, where a claim says how much each gets at least.
+//! How answers are shared among backends, for claims that state a smallest share.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use crate::{
     history::{Attempt, Outcome},
 };
 
-/// Of the answers to a stream, each of these identities gave at least this fraction (0 to 1). Too few attempts decide
-/// nothing: `at_least` of them.
+/// Each of these identities gave at least this fraction (0 to 1) of the answers to a stream. Fewer than `at_least`
+/// answers decide nothing.
 #[must_use]
 pub fn shares<'a>(
     attempts: &[Attempt],
@@ -101,7 +101,7 @@ mod tests {
         }
     }
 
-    /// So many answers of a and b, and others that do not count.
+    /// Answers of a and b, and others that do not count.
     fn answers(a: usize, b: usize) -> Vec<Attempt> {
         let mut attempts = vec![attempt("t", None), attempt("elsewhere", Some("a"))];
         attempts.extend((0..a).map(|_| attempt("t", Some("a"))));

@@ -1,4 +1,4 @@
-//! Sockets that are not connected: each has one backend, and several of them have more than one between them.
+//! Unconnected sockets: each has one backend, and several sockets together have more than one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,8 +9,8 @@ use crate::{
     record,
 };
 
-/// Every socket of a stream's flows is answered by one backend. Decided by so many sockets (`sockets`) that have
-/// `at_least` so many answers each.
+/// Every socket of a stream's flows is answered by one backend. At least `sockets` of them with `at_least` answers each
+/// decide.
 #[must_use]
 pub fn sticks(attempts: &[Attempt], stream: &Stream, sockets: usize, at_least: usize) -> Vec<Finding> {
     let mut by_socket: BTreeMap<(u32, u32), Vec<(&Attempt, &str)>> = BTreeMap::new();
@@ -52,7 +52,7 @@ pub fn sticks(attempts: &[Attempt], stream: &Stream, sockets: usize, at_least: u
     findings
 }
 
-/// The first so many sockets (`sockets`) of a stream whose attempts have a fresh one each reach `fewest` so many backends.
+/// The first `sockets` sockets of a stream, with a fresh one for each attempt, reach at least `fewest` backends.
 #[must_use]
 pub fn spreads(attempts: &[Attempt], stream: &Stream, sockets: usize, fewest: usize) -> Option<Finding> {
     let mut answers = answered(attempts, stream);
@@ -102,7 +102,7 @@ mod tests {
         }
     }
 
-    /// Which backends answered a socket's datagrams; empty: none did.
+    /// Exchanges of one socket by the backend that answered; `None`: no answer.
     fn exchanges(flow: u32, by: &[Option<&str>]) -> Vec<Attempt> {
         let attempt = |(sequence, identity): (u32, &Option<&str>)| Attempt {
             start_us: u64::from(sequence),

@@ -1,17 +1,25 @@
-//! The cases: one file each, with its manifest or the one that its family shares; a folder is an area of the catalogue.
+//! The cases: one file each, with its manifest or the one that its family shares. A folder is an area of the catalogue.
 //!
-//! A case reads like the row that it decides: staging, control, fault, witness, fence, verdict. It never sleeps,
-//! has no limit of its own, and looks at nothing but what its clients saw (`oracle`) and what its own watch shows.
+//! ```text
+//! claims.yaml ─▶ claims ──────────┬─▶ plumbline: what is listed, selected and reported
+//! a case's CASE ─▶ ALL ───────────┘
+//!   ├ manifest (YAML) ─▶ staging      (objects, pods that run suites/probe)
+//!   └ run(Context)    ─▶ control ─▶ fault ─▶ witness ─▶ fence ─▶ verdict ─▶ CaseReport
+//!                        probes          (chaos/faults)         └ chaos/oracle
+//! ```
 //!
+//! A case reads like its claim: staging, control, fault, witness, fence, verdict. It never sleeps, has no limit of its
+//! own, and judges nothing but what its clients saw and what its own watch of the API shows.
+//!
+//! - `claims`: the catalogue, and claims that are judged over the cases of others (`joint`).
 //! - `a_release`: release isolation, one backend shared by two Services.
-//! - `b_apiserver`: `default/kubernetes`, and Services that are emptied and refilled.
-//! - `c_leftovers`: programs and maps of an earlier load.
+//! - `b_apiserver`: `default/kubernetes`, the agent's own API endpoint, and Services that are emptied and refilled.
+//! - `c_leftovers`: programs and maps of an earlier start.
 //! - `d_reach`: reaching a Service.
-//! - `e_absent`: nothing there, and what is too large for one packet.
+//! - `e_absent`: no endpoints, and datagrams that are larger than one packet.
 //! - `h_udp`: UDP and flow state.
 //! - `j_loadbalancer`: load balancers, external IPs, addresses of nodes.
-//! - `claims`: the catalogue, of which these are cases, and rows that are judged over cases of others. `null_slice`: a slice emptied as API
-//!   servers do.
+//! - `null_slice`: an EndpointSlice emptied as API servers do it.
 mod a_release;
 mod b_apiserver;
 mod c_leftovers;
@@ -23,8 +31,6 @@ mod j_loadbalancer;
 mod null_slice;
 
 use harness::case::Case;
-
-use claims::joint::Joint;
 
 /// All cases, by area and then as in the catalogue.
 pub const ALL: &[Case] = &[
@@ -91,9 +97,6 @@ pub const ALL: &[Case] = &[
     j_loadbalancer::lb_address_as_source::CASE,
     j_loadbalancer::node_addresses_followed::CASE,
 ];
-
-/// Rows of the catalogue that are judged over cases of others.
-pub const JOINT: &[Joint] = &[c_leftovers::stale_no_reboot::ROW];
 
 /// A case by its id.
 #[must_use]

@@ -1,11 +1,11 @@
-//! The form that kube-apiserver writes when the last lease behind `default/kubernetes` goes.
+//! Empties an EndpointSlice as kube-apiserver does when the last lease behind `default/kubernetes` ends.
 
 use harness::{context::Context, names::Key, objects::Written, verdict::Halt};
 use serde_json::{Value, json};
 
-/// Empties a slice: `endpoints: null` and `ports: null`, which must read back empty.
+/// Writes `endpoints: null` and `ports: null`, and checks that both read back empty.
 pub(crate) async fn null_slice(cx: &Context, slice: &Key) -> Result<Written, Halt> {
-    // An update, as kube-apiserver's reconciler makes: a merge patch can't carry a null.
+    // An update, as kube-apiserver's reconciler sends: a merge patch cannot carry a null.
     let fields = json!({ "endpoints": Value::Null, "ports": Value::Null });
     let written = cx.objects().replace_fields(slice, &fields).await?;
     let stored = cx.objects().get(slice).await?;

@@ -1,11 +1,8 @@
 //! `plumbline list`.
 
-use std::process::ExitCode;
+use std::{collections::BTreeSet, process::ExitCode};
 
-use cases::claims::{
-    self, AREAS, Area, Claim,
-    joint::{self, Joint},
-};
+use cases::claims::{self, Area, Claim, ClaimTier, Name, Thread, joint};
 use comfy_table::{Table, presets};
 use harness::case::{Case, Families, Rights};
 use serde_json::{Value, json};
@@ -25,7 +22,7 @@ pub(crate) fn list(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     match (arguments.claims, arguments.json) {
         (false, false) => println!("{}", case_table()),
         (false, true) => {
-            let rows = cases::JOINT.iter().map(joint_object);
+            let rows = joint::all().map(joint_object);
             print_json(&cases::ALL.iter().map(object).chain(rows).collect())?;
         }
         (true, false) => println!("{}", claim_table()),
@@ -52,10 +49,15 @@ fn case_table() -> Table {
         };
         table.add_row([case.id, case.area, &case.tier.to_string(), &needs(case), runs]);
     }
-    for row in cases::JOINT {
-        let needs = claims::find(row.id).map_or("", |claim| claim.needs);
-        let over = format!("as {} cases, which it is judged over", row.cases().len());
-        table.add_row([row.id, row.area, &row.tier.to_string(), needs, &over]);
+    for claim in joint::all() {
+        let over = format!("as {} cases, which it is judged over", claim.cases().len());
+        table.add_row([
+            claim.id.as_str(),
+            area_name(claim),
+            &claim.tier.to_string(),
+            &needs_of_claim(claim),
+            &over,
+        ]);
     }
     table
 }
@@ -63,20 +65,26 @@ fn case_table() -> Table {
 /// Every claim, by area, and how many of them have a case.
 fn claim_table() -> String {
     let mut text = String::new();
-    for area in AREAS {
+    for area in claims::areas() {
         let mut table = Table::new();
         table
             .load_style(presets::NOTHING)
             .set_header(["CLAIM", "TIER", "NEEDS", "CASES", "TEXT"]);
-        for claim in area.claims {
+        for claim in &area.claims {
             let cases: Vec<&str> = claim.cases().iter().map(|case| case.id).collect();
             let cases = match cases.as_slice() {
-                some if joint::find(claim.id).is_some() => format!("{} together", some.len()),
+                some if claim.is_joint => format!("{} together", some.len()),
                 [] => "no case yet".to_owned(),
-                [one] if *one == claim.id => "of its name".to_owned(),
+                [one] if *one == claim.id.as_str() => "of its name".to_owned(),
                 some => some.join(" "),
             };
-            table.add_row([claim.id, claim.tier, claim.needs, &cases, claim.text]);
+            table.add_row([
+                claim.id.as_str(),
+                &tiers(claim),
+                &needs_of_claim(claim),
+                &cases,
+                &claim.sentence,
+            ]);
         }
         text += &format!("{}: {}\n{table}\n\n", area.name, area.about);
     }
@@ -85,33 +93,74 @@ fn claim_table() -> String {
 }
 
 fn claim_objects() -> Vec<Value> {
-    let object = |area: Area, claim: &Claim| {
+    let object = |area: &Area, claim: &Claim| {
         json!({
-            "id": claim.id,
+            "id": claim.id.as_str(),
             "area": area.name,
-            "tier": claim.tier,
-            "needs": claim.needs,
-            "text": claim.text,
+            "tier": tiers(claim),
+            "needs": needs_of_claim(claim),
+            "text": claim.sentence,
             "cases": claim.cases().iter().map(|case| case.id).collect::<Vec<_>>(),
+            "incidents": claim.incidents,
+            "outages": claim.outages.iter().map(Thread::url).collect::<Vec<_>>(),
         })
     };
-    AREAS
-        .into_iter()
+    claims::areas()
+        .iter()
         .flat_map(|area| area.claims.iter().map(move |claim| object(area, claim)))
         .collect()
 }
 
-/// As in the catalogue: nodes · families · rights.
-pub(crate) fn needs(case: &Case) -> String {
+fn area_name(claim: &Claim) -> &'static str {
+    claim.area().map_or("", |area| &area.name)
+}
+
+/// The tier of the claim, and of each part that has one of its own, with the features that they name.
+fn tiers(claim: &Claim) -> String {
+    let tier = |tier: ClaimTier, features: &BTreeSet<Name>| {
+        let features: Vec<&str> = features.iter().map(Name::as_str).collect();
+        match features.as_slice() {
+            [] => tier.to_string(),
+            some => format!("{tier}:{}", some.join("+")),
+        }
+    };
+    let parts = claim
+        .parts
+        .iter()
+        .map(|part| format!("; {}: {}", part.of, tier(part.tier, &part.features)));
+    tier(claim.tier, &claim.features) + &parts.collect::<String>()
+}
+
+/// Nodes · families · rights, and a client outside.
+fn needs_of_claim(claim: &Claim) -> String {
+    let needs = &claim.needs;
+    let outside = if needs.outside { ", outside client" } else { "" };
+    format!(
+        "{}n · {} · {}{outside}",
+        needs.nodes,
+        needs.families,
+        rights(needs.rights)
+    )
+}
+
+/// Nodes · families · rights.
+fn needs(case: &Case) -> String {
     let families = match case.needs.families {
         Families::Any => "any",
     };
-    let rights = match case.needs.rights {
+    format!(
+        "{}n · {families} · {}",
+        case.needs.nodes,
+        rights(case.needs.rights)
+    )
+}
+
+fn rights(rights: Rights) -> &'static str {
+    match rights {
         Rights::Namespaced => "namespaced",
         Rights::Api => "api",
         Rights::Node => "node",
-    };
-    format!("{}n · {families} · {rights}", case.needs.nodes)
+    }
 }
 
 fn object(case: &Case) -> Value {
@@ -127,14 +176,14 @@ fn object(case: &Case) -> Value {
     })
 }
 
-fn joint_object(row: &Joint) -> Value {
+fn joint_object(claim: &Claim) -> Value {
     json!({
-        "id": row.id,
-        "area": row.area,
-        "claims": [row.id],
-        "sentence": row.sentence,
-        "tier": row.tier,
-        "judged_over": row.cases().iter().map(|case| case.id).collect::<Vec<_>>(),
+        "id": claim.id.as_str(),
+        "area": area_name(claim),
+        "claims": [claim.id.as_str()],
+        "sentence": claim.sentence,
+        "tier": claim.tier.to_string(),
+        "judged_over": claim.cases().iter().map(|case| case.id).collect::<Vec<_>>(),
     })
 }
 
@@ -143,19 +192,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn needs_read_as_in_the_catalogue() {
+    fn needs_and_tiers_are_printed_in_one_line() {
         let case = cases::find("stale-sock-legacy-multi").unwrap();
         assert_eq!(needs(&case), "1n · any · node");
+        let claim = claims::find("frontend-moves-owner").unwrap();
+        assert_eq!(needs_of_claim(claim), "2n · any · api, outside client");
+        assert_eq!(
+            tiers(claim),
+            "core; load balancer address and external IP: extended:external-ips+loadbalancer"
+        );
     }
 
     #[test]
-    fn a_row_without_a_case_of_its_own_is_listed_with_those_it_is_judged_over() {
-        let row = joint::find("stale-no-reboot").unwrap();
-        assert!(case_table().to_string().contains(row.id));
-        assert_eq!(joint_object(&row)["judged_over"][0], "stale-sock-legacy-multi");
-        let claims = claim_objects();
-        let claim = claims.iter().find(|claim| claim["id"] == row.id).unwrap();
-        assert_eq!(claim["cases"], joint_object(&row)["judged_over"]);
+    fn a_claim_without_a_case_of_its_own_is_listed_with_those_it_is_judged_over() {
+        let claim = joint::find("stale-no-reboot").unwrap();
+        assert!(case_table().to_string().contains(claim.id.as_str()));
+        assert_eq!(joint_object(claim)["judged_over"][0], "stale-sock-legacy-multi");
+        let objects = claim_objects();
+        let object = objects.iter().find(|object| object["id"] == claim.id.as_str());
+        assert_eq!(object.unwrap()["cases"], joint_object(claim)["judged_over"]);
     }
 
     #[test]

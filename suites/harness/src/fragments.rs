@@ -59,7 +59,7 @@ pub async fn judge(
             reordered: !order.is_sorted(),
         };
         findings.extend(datagrams(&observed, &expected));
-        findings.extend(peers(&observed, &expected.stream, Shows::WhomItDialled, 0));
+        findings.extend(peers(&observed, &expected.stream, Shows::FrontendOrBackend, 0));
     }
     cx.axes().judged(&target.axis, findings);
     let elsewhere = translated_at_sockets(&attempts);

@@ -36,26 +36,26 @@ use crate::{
 /// The client and server that run in pods.
 #[derive(Debug, Subcommand)]
 pub enum ProbeArgs {
-    /// Answer on ports with who answers, and log each answer to stdout as a JSON line.
+    /// Answer on ports with the server's identity, and log each answer to stdout as a JSON line.
     Serve(Box<ServeArgs>),
     /// Read a plan (one JSON line) from stdin and write every attempt to stdout as a JSON line.
     ///
-    /// Ends when the plan is done; SIGTERM or SIGINT ends it early, with what is written by then.
+    /// Ends when the plan is done. SIGTERM or SIGINT ends it early, after what is written by then.
     #[command(after_long_help = PLANS)]
     Client(ClientArgs),
-    /// Keep sockets, and read from stdin what is to be done with them: a round (one JSON line) is one exchange on each, and
-    /// every one is written to stdout as a JSON line before the next round begins.
+    /// Keep sockets open, and read rounds (one JSON line each) from stdin: a round is one exchange on each socket, and
+    /// every exchange is written to stdout as a JSON line before the next round begins.
     ///
-    /// Ends with stdin, or with SIGTERM or SIGINT; the sockets end with it.
+    /// Ends with stdin, or with SIGTERM or SIGINT; its sockets are closed then.
     #[command(after_long_help = ROUNDS)]
     Sockets(SocketsArgs),
     /// Write the attempts of a client that was started with --control SOCKET to stdout, until its plan has ended.
     ///
-    /// Whoever attaches may end at any time: the client goes on, and the next one reads from where it likes.
+    /// A reader may end at any time: the client continues, and the next reader starts at any offset.
     Attach(AttachArgs),
 }
 
-const PLANS: &str = r#"A plan has entries, which run side by side; times are in milliseconds:
+const PLANS: &str = r#"A plan has entries, which run concurrently; times are in milliseconds:
 
   {"client": "c1", "entries": [
     {"target": "web", "transport": "TCP", "address": "10.96.0.10", "port": 80,
@@ -65,39 +65,39 @@ const PLANS: &str = r#"A plan has entries, which run side by side; times are in 
   transport     TCP, HTTP, SCTP: a new connection for each attempt;
                 UDP: a new socket, sendto and recvfrom;
                 UDP-CONNECTED: a new socket, connect, send and recv
-  count         attempts, at most; of each flow, if there are flows
-  interval_ms   from the beginning of one attempt to that of the next, whatever becomes
-                of it; 0: each begins when the last has ended
+  count         largest number of attempts, for each flow if there are flows
+  interval_ms   from the start of one attempt to that of the next, whatever its result;
+                0: each starts when the last has ended
   limit_ms      of one attempt
   until         {"identity": "b1/TCP/8080"} or "refused": ends the entry with the first
                 such attempt
-  flows         so many sockets that live (HTTP: keep-alive) instead of a fresh one for
+  flows         number of sockets that stay open (HTTP: keep-alive), instead of one for
                 each attempt; their attempts have an exchange: number of the flow, of the
                 socket in it, and of the exchange, without gaps
-  source_ports  [first, last]: dial from these ports, in turn
+  source_ports  [first, last]: source ports, taken in turn
 
 An attempt has its times (microseconds since 1970, on one monotonic clock), the socket's
-own address, a nonce, and its result: answered (who answered, which addresses it saw, and
-the peer as the socket sees it), failed (in which call, and the error by name), timeout
-(waiting in which call), or garbled (what was said instead)."#;
+own address, a nonce, and its result: answered (the backend's identity, the addresses it
+saw, and the socket's peer), failed (in which call, and the error by name), timeout
+(waiting in which call), or garbled (the beginning of another answer)."#;
 
-const ROUNDS: &str = r#"A round leads the sockets to one destination, the next one to another:
+const ROUNDS: &str = r#"A round sends from the sockets to one destination, the next one to another:
 
   {"target": "web", "transport": "UDP", "address": "10.96.0.10", "port": 80,
    "sockets": 100, "limit_ms": 3000}
 
-  transport  UDP: sendto and recvfrom; UDP-CONNECTED: connect (again, if it is), send, recv;
-             TCP: a connection, which leads where it did first, and stays as it is once it
-             has failed. Sockets of each, and of each address family, are kept by themselves
-  sockets    on so many of them, the oldest; those that are missing are opened
-  anew       true: these are closed first, and others are opened at their ports
-  stay       true: those that are there are not connected anew
-  source_port  those that are opened are bound to it; 0: the kernel chooses
-  fragments  [2, 0, 1]: the request as three fragments, the last of them first. UDP alone,
+  transport  UDP: sendto and recvfrom; UDP-CONNECTED: connect (again), send, recv;
+             TCP: a connection, which keeps its first destination, and is not replaced
+             once it has failed. Each transport and address family has its own sockets
+  sockets    number of sockets: the oldest ones, and new ones if there are too few
+  anew       true: they are closed first, and others are opened on their ports
+  stay       true: open sockets are not connected again
+  source_port  port of the sockets that are opened; 0: the kernel chooses
+  fragments  [2, 0, 1]: the request as three fragments, the last of them first. Only UDP,
              as root
-  bytes      request and answer are datagrams of so many bytes, all of which are checked at
-             the other end: 1024 to 4096. UDP and UDP-CONNECTED
-  watched    true: exchanges show the fragments that went out and came in at the client's
+  bytes      size of request and answer, whose bytes the receiver checks: 1024 to 4096.
+             UDP and UDP-CONNECTED
+  watched    true: exchanges show the fragments that were sent and received on the client's
              devices. UDP and UDP-CONNECTED, as root
   limit_ms   of one exchange
 
@@ -110,17 +110,18 @@ const PRIVATE_CGROUPS: &str = "--private-cgroups";
 /// Arguments of `probe client`.
 #[derive(Debug, Args)]
 pub struct ClientArgs {
-    /// Go on whoever starts, reads or ends: keep the attempts for `probe attach SOCKET` instead of writing them to stdout.
-    /// Ends when the plan has ended and somebody has read them to the end, or nobody has for ten minutes.
+    /// Continue without the process that started it and without readers: keep the attempts for `probe attach SOCKET`
+    /// instead of writing them to stdout. Ends when the plan has ended and a reader has read them all, or none has for
+    /// ten minutes.
     #[arg(long, value_name = "SOCKET")]
     control: Option<PathBuf>,
-    /// Write the attempts to this file, too; it is made anew, and full at 512 MiB. In memory are the newest 64 MiB.
+    /// Also write the attempts to this file, which is replaced, up to 512 MiB. The newest 64 MiB are in memory.
     #[arg(long, value_name = "FILE", requires = "control")]
     history: Option<PathBuf>,
-    /// Run in a cgroup namespace of its own, as most containers do: it sees its own cgroup as the root.
+    /// Run in a cgroup namespace of its own, as most containers do, with its own cgroup as the root.
     #[arg(long)]
     private_cgroups: bool,
-    /// End when stdin ends, too: whoever started it and holds it open is gone.
+    /// End when stdin ends, too: the process that holds it open has ended.
     #[arg(long, conflicts_with = "control")]
     while_stdin: bool,
 }
@@ -139,7 +140,7 @@ pub struct AttachArgs {
     /// The client's socket.
     #[arg(value_name = "SOCKET")]
     socket: PathBuf,
-    /// Leave out so many attempts, from the first one that was made.
+    /// Number of attempts to leave out, from the first one of the client.
     #[arg(long, default_value_t = 0, value_name = "OFFSET")]
     from: u64,
     /// End the client's plan now, and write nothing.
@@ -154,7 +155,7 @@ pub struct ServeArgs {
     #[arg(long)]
     name: String,
     /// A TCP port to serve; may be repeated.
-    /// HTTP is answered there as well: `curl http://ADDRESS:PORT/` says who answers, and /readyz whether it is ready.
+    /// It also answers HTTP: `curl http://ADDRESS:PORT/` prints the identity, and /readyz whether it is ready.
     #[arg(long, value_name = "PORT", required_unless_present_any = ["udp", "sctp"])]
     tcp: Vec<u16>,
     /// A UDP port to serve; may be repeated.
@@ -163,24 +164,24 @@ pub struct ServeArgs {
     /// An SCTP port to serve; may be repeated. An error where the kernel does not have SCTP.
     #[arg(long, value_name = "PORT")]
     sctp: Vec<u16>,
-    /// The address to serve on; all addresses of both families are the default.
+    /// The address to serve on; by default all addresses of both families.
     #[arg(long)]
     address: Option<IpAddr>,
-    /// What it does with connections and datagrams: prompt, slow=MILLISECONDS (to answer), refuse (reset after accept),
-    /// half-close. With refuse and half-close, datagrams are taken and not answered.
+    /// Behaviour with connections and datagrams: prompt, slow=MILLISECONDS (to answer), refuse (reset after accept),
+    /// half-close. With refuse and half-close, datagrams are received and not answered.
     #[arg(long, default_value = "prompt", value_name = "MODE")]
     mode: Mode,
-    /// Serve, and say that it is not ready.
+    /// Serve, and report that it is not ready.
     #[arg(long)]
     not_ready: bool,
-    /// After SIGTERM, serve on for so many milliseconds, not ready.
+    /// After SIGTERM, keep serving for this many milliseconds, not ready.
     #[arg(long, default_value_t = 0, value_name = "MILLISECONDS")]
     linger: u64,
     #[command(flatten)]
     pod: PodArgs,
 }
 
-/// The pod that it runs in: repeated in its answers. In Kubernetes, the downward API gives it.
+/// The pod that it runs in, repeated in its answers. The downward API of Kubernetes sets it.
 #[derive(Debug, Args)]
 struct PodArgs {
     /// The pod's uid.
@@ -198,7 +199,7 @@ struct PodArgs {
 }
 
 impl PodArgs {
-    /// Nothing if nothing was told.
+    /// `None` if no field is set.
     fn identity(self) -> Option<PodIdentity> {
         let identity = PodIdentity {
             uid: self.pod_uid,
@@ -222,7 +223,7 @@ fn everywhere() -> Vec<IpAddr> {
 /// Runs a subcommand to its end.
 ///
 /// # Errors
-/// What kept it from starting, or ended it.
+/// What prevented its start, or ended it.
 pub async fn run(args: ProbeArgs) -> anyhow::Result<ExitCode> {
     match args {
         ProbeArgs::Serve(args) => serve(*args).await?,
@@ -272,7 +273,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     Ok(server.run().await?)
 }
 
-/// Makes a cgroup namespace, and becomes this program in it: threads that are there already would stay outside.
+/// Creates a cgroup namespace and executes this program in it: existing threads would stay outside.
 fn become_private() -> anyhow::Error {
     if let Err(errno) = unshare(CloneFlags::CLONE_NEWCGROUP) {
         return anyhow::Error::new(errno).context("failed to make a cgroup namespace");
@@ -305,16 +306,15 @@ async fn client(args: ClientArgs) -> anyhow::Result<()> {
     let Some(socket) = args.control else {
         return Ok(client::run(plan, io::stdout(), stop).await?);
     };
-    // Neither the end of whoever started it nor that of his terminal is its own.
-    set_pdeathsig(None).context("failed to outlive whoever started this")?;
+    // It outlives the process that started it, and its terminal.
+    set_pdeathsig(None).context("failed to detach from the process that started this")?;
     let _ignored = signal(SignalKind::hangup()).context("failed to register for SIGHUP")?;
     Ok(client::run_kept(plan, &socket, args.history.as_deref(), stop).await?)
 }
 
 async fn sockets(args: SocketsArgs) -> anyhow::Result<()> {
-    // As many as it may have: what is too many then shows in attempts.
-    let (_, most) =
-        getrlimit(Resource::RLIMIT_NOFILE).context("failed to ask for the limit of open files")?;
+    // As many as permitted: attempts beyond show the error.
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).context("failed to read the limit of open files")?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most).context("failed to raise the limit of open files")?;
     let stop = CancellationToken::new();
     cancel_on_signals(&stop)?;
@@ -329,11 +329,11 @@ async fn attach(args: AttachArgs) -> anyhow::Result<()> {
     } else {
         Request::Read { from }
     };
-    let asked = control::ask(&socket, request).await;
-    let (status, mut attempts) = asked.with_context(|| {
+    let response = control::send(&socket, request).await;
+    let (status, mut attempts) = response.with_context(|| {
         let socket = socket.display();
         format!(
-            "failed to ask at {socket}; expected the socket of a running `probe client --control {socket}`"
+            "failed to connect to {socket}; expected the socket of a running `probe client --control {socket}`"
         )
     })?;
     eprintln!(
@@ -348,14 +348,14 @@ async fn attach(args: AttachArgs) -> anyhow::Result<()> {
         .context("failed to write to stdout")
 }
 
-/// What a client may take to end after its stdin has: whoever reads what it writes may be gone, too.
+/// Time limit of a client after the end of its stdin: the reader of its output may have ended, too.
 const ENDS: Duration = Duration::from_secs(5);
 
-/// The end of stdin ends it, and the process if that does not.
+/// The end of stdin ends it, and the process if that is not enough.
 fn cancel_with_stdin(stop: CancellationToken) {
-    // A thread of its own: the runtime would wait for its end before it lets the process go.
+    // A thread of its own: the runtime would wait for it before it lets the process end.
     std::thread::spawn(move || {
-        // An error is an end, too.
+        // An error counts as the end.
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         stop.cancel();
         std::thread::sleep(ENDS);
@@ -363,7 +363,7 @@ fn cancel_with_stdin(stop: CancellationToken) {
     });
 }
 
-/// SIGTERM and SIGINT end it: a process that is the first of a pod is not ended by them unless it asks.
+/// SIGTERM and SIGINT end it: the first process of a pod ends on them only if it handles them.
 fn cancel_on_signals(stop: &CancellationToken) -> anyhow::Result<()> {
     for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
         let mut signals = signal(kind).context("failed to register for SIGTERM and SIGINT")?;

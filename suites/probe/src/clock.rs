@@ -7,8 +7,8 @@ use std::{
 
 /// Microseconds since the Unix epoch.
 ///
-/// The wall clock is read once; later times are that plus what the monotonic clock has counted, so that a step
-/// of the wall clock can't make an attempt end before it began.
+/// The wall clock is read once; later times add what the monotonic clock has counted, so that a step of the wall clock
+/// cannot make an attempt end before it began.
 pub(crate) fn now_us() -> u64 {
     static ANCHOR: OnceLock<(u64, Instant)> = OnceLock::new();
     let (wall, monotonic) = ANCHOR.get_or_init(|| {

@@ -1,6 +1,7 @@
-//! HTTP/1.1, as much of it as an answer needs: `GET /?nonce=N` there, the [`Answer`](oracle::history::Answer) as JSON back.
+//! The part of HTTP/1.1 that an answer needs: request `GET /?nonce=N`, response the [`Answer`](oracle::history::Answer)
+//! as JSON.
 //!
-//! So that any HTTP client (`curl http://10.96.0.10/`) learns who answers, and keep-alive can be tested.
+//! With it any HTTP client (`curl http://10.96.0.10/`) sees which backend answers, and keep-alive can be tested.
 
 use crate::wire::{MAX_NONCE, Request};
 
@@ -8,24 +9,24 @@ use crate::wire::{MAX_NONCE, Request};
 pub(crate) const MAX_HEAD: usize = 8 << 10;
 const END: &[u8] = b"\r\n\r\n";
 
-/// What was asked for.
+/// The requested resource.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
-    /// Who answers: any path but the next.
+pub(crate) enum Requested {
+    /// The identity: any path except `/readyz`.
     Identity(Request),
-    /// `/readyz`: whether it is ready.
+    /// `/readyz`: whether the server is ready.
     Ready {
         /// Further requests follow on this connection.
         keep: bool,
     },
 }
 
-/// Whether a line begins a request.
+/// Whether a line is the first of a request.
 pub(crate) fn begins(line: &[u8]) -> bool {
     line.starts_with(b"GET ")
 }
 
-/// The request for a nonce, to a host.
+/// The request with a nonce, to a host.
 pub(crate) fn request(nonce: &str, keep: bool, host: std::net::SocketAddr) -> Vec<u8> {
     get(&format!("/?nonce={nonce}"), keep, host)
 }
@@ -36,28 +37,28 @@ pub(crate) fn get(path: &str, keep: bool, host: std::net::SocketAddr) -> Vec<u8>
     format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: {connection}\r\n\r\n").into_bytes()
 }
 
-/// Reads the head of a request, or nothing if it is none.
-pub(crate) fn parse(head: &[u8]) -> Option<Asked> {
+/// Reads the head of a request; `None` if it is none.
+pub(crate) fn parse(head: &[u8]) -> Option<Requested> {
     let head = std::str::from_utf8(head).ok()?;
     let mut lines = head.split("\r\n");
     let mut words = lines.next()?.split(' ');
     let ("GET", Some(target), Some(version)) = (words.next()?, words.next(), words.next()) else {
         return None;
     };
-    // RFC 9112, 9.3: 1.1 keeps a connection unless it is told otherwise, 1.0 does not.
-    let told = lines.find_map(|line| header(line, "connection"));
-    let keep = match told {
-        Some(told) if told.eq_ignore_ascii_case("close") => false,
-        Some(told) if told.eq_ignore_ascii_case("keep-alive") => true,
+    // RFC 9112, 9.3: 1.1 keeps a connection by default, 1.0 does not.
+    let connection = lines.find_map(|line| header(line, "connection"));
+    let keep = match connection {
+        Some(value) if value.eq_ignore_ascii_case("close") => false,
+        Some(value) if value.eq_ignore_ascii_case("keep-alive") => true,
         _ => version == "HTTP/1.1",
     };
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     if path == "/readyz" {
-        return Some(Asked::Ready { keep });
+        return Some(Requested::Ready { keep });
     }
     let nonce = query.split('&').find_map(|pair| pair.strip_prefix("nonce="));
     let nonce = nonce.unwrap_or_default().to_owned();
-    (nonce.len() <= MAX_NONCE).then_some(Asked::Identity(Request {
+    (nonce.len() <= MAX_NONCE).then_some(Requested::Identity(Request {
         nonce,
         keep,
         bytes: 0,
@@ -74,13 +75,13 @@ pub(crate) fn response(status: &str, keep: bool, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// Takes a whole response out of what has been read and returns its body; all of it if it is none that this client
-/// understands (only 200 with a length is). Nothing while it is not whole.
+/// Takes a whole response out of the buffer and returns its body; the whole buffer if this client does not understand
+/// the response (only 200 with a length). `None` while it is incomplete.
 pub(crate) fn take_body(read: &mut Vec<u8>) -> Option<Vec<u8>> {
     take(read, "HTTP/1.1 200")
 }
 
-/// As [`take_body`], with any status: an API server that wants to know who asks refuses with a body, too.
+/// As [`take_body`], with any status: an API server refuses unknown users with a body, too.
 pub(crate) fn take_any_body(read: &mut Vec<u8>) -> Option<Vec<u8>> {
     take(read, "HTTP/1.1 ")
 }
@@ -119,9 +120,9 @@ fn header<'a>(line: &'a str, name: &str) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    fn identity(nonce: &str, keep: bool) -> Option<Asked> {
+    fn identity(nonce: &str, keep: bool) -> Option<Requested> {
         let nonce = nonce.to_owned();
-        Some(Asked::Identity(Request {
+        Some(Requested::Identity(Request {
             nonce,
             keep,
             bytes: 0,
@@ -140,19 +141,22 @@ mod tests {
 
     #[test]
     fn requests_of_other_clients_are_understood() {
-        let asked = |head: &str| parse(head.as_bytes());
+        let parsed = |head: &str| parse(head.as_bytes());
         assert_eq!(
-            asked("GET / HTTP/1.1\r\nUser-Agent: curl\r\n\r\n"),
+            parsed("GET / HTTP/1.1\r\nUser-Agent: curl\r\n\r\n"),
             identity("", true)
         );
-        assert_eq!(asked("GET /a?b=c&nonce=n HTTP/1.0\r\n\r\n"), identity("n", false));
         assert_eq!(
-            asked("GET /readyz HTTP/1.1\r\nconnection: Close\r\n\r\n"),
-            Some(Asked::Ready { keep: false })
+            parsed("GET /a?b=c&nonce=n HTTP/1.0\r\n\r\n"),
+            identity("n", false)
+        );
+        assert_eq!(
+            parsed("GET /readyz HTTP/1.1\r\nconnection: Close\r\n\r\n"),
+            Some(Requested::Ready { keep: false })
         );
         let long = format!("GET /?nonce={} HTTP/1.1\r\n\r\n", "n".repeat(MAX_NONCE + 1));
         for wrong in ["", "GET", "GET /", "PUT / HTTP/1.1\r\n\r\n", &long] {
-            assert_eq!(asked(wrong), None, "{wrong}");
+            assert_eq!(parsed(wrong), None, "{wrong}");
         }
     }
 

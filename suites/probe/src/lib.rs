@@ -1,4 +1,4 @@
-//! The client and server that run in pods.
+//! The client and server that run in pods, on nodes and outside the cluster.
 //!
 //! ```text
 //!  Plan (stdin) ─▶ client ─▶ socket ──{nonce}──▶ serve ─▶ Served (stdout)
@@ -6,13 +6,15 @@
 //!                    └─▶ Attempt lines: stdout, or kept for `probe attach`
 //! ```
 //!
-//! Both write the records of [`oracle::history`], one JSON line each, and judge nothing. The server writes its
-//! line *before* it answers: whoever has the answer finds the line.
+//! Both write the records of [`oracle::history`], one JSON line each, and judge nothing. The server writes its line
+//! *before* it answers: for every answer that a client has, the line exists.
 //!
-//! Files: `wire` and `http` (what goes over a connection), `stream` (sockets of TCP and SCTP), `clock` (times of one
-//! process agree), `client/` (pacing, one attempt, established flows, kept sockets, fragments, TLS, output; a history
-//! that is kept and those who ask for it), `serve/` (sockets, modes, log), `cli` (command line, shared with
-//! `plumbline probe`).
+//! - `cli`: the command line, shared with `plumbline probe`.
+//! - `wire`, `http`: what goes over a connection. `stream`: sockets of TCP and SCTP. `clock`: times of one process.
+//! - `client/`: `pace` (when attempts start), `attempt`, `flow` (established flows), `sockets` (sockets that stay
+//!   open), `fragments` and `watch` (fragments sent and seen), `tls`, `socket`; `output` and `kept` (where attempts are
+//!   written), `control` (readers of a kept history).
+//! - `serve/`: `tcp` and `udp` (one port each), `mode` (behaviours), `log`.
 mod clock;
 mod http;
 mod stream;

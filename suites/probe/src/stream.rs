@@ -1,4 +1,4 @@
-//! Sockets that make connections: TCP's, and SCTP's of one association each (sctp(7), one-to-one style), which are used
+//! Sockets that make connections: of TCP, and of SCTP with one association each (sctp(7), one-to-one style), used
 //! alike.
 
 use std::{io, net::SocketAddr};
@@ -6,7 +6,7 @@ use std::{io, net::SocketAddr};
 use socket2::{Domain, Socket, Type};
 use tokio::net::TcpSocket;
 
-/// What makes the connections.
+/// The protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// TCP.
@@ -25,7 +25,7 @@ impl Protocol {
     }
 }
 
-/// A socket of an address's family that has not been used.
+/// A new socket of an address's family.
 ///
 /// # Errors
 /// EPROTONOSUPPORT for SCTP where the kernel does not have it.

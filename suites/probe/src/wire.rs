@@ -1,8 +1,8 @@
-//! What goes over a connection: one JSON line `{"nonce": …}` there, one JSON line [`Answer`] back.
+//! What goes over a connection: the request is one JSON line `{"nonce": …}`, the response one JSON line [`Answer`].
 //!
-//! UDP: the same in one datagram each. A request that asks for datagrams of a size (`"bytes": …`) is one, and so is its answer:
-//! behind the line come octets that follow from the nonce, all of which the other side checks. A connection whose requests say
-//! `"keep": true` takes further ones; any other ends with its answer.
+//! With UDP each is one datagram. A request with a size (`"bytes": …`) is a datagram of that size, and so is its
+//! answer: behind the line follow bytes that are derived from the nonce, all of which the receiver checks. A connection
+//! whose requests have `"keep": true` takes further ones; any other ends with its answer.
 
 use oracle::history::Answer;
 use serde::{Deserialize, Serialize};
@@ -15,18 +15,18 @@ pub const MAX_REQUEST: usize = 256;
 pub const MAX_ANSWER: usize = 1024;
 /// Longest datagram, in bytes.
 pub const MAX_DATAGRAM: usize = 4096;
-/// How much of something that is no answer is kept, in bytes.
+/// How much of another answer is kept, in bytes.
 const SAID: usize = 80;
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Request {
-    /// To be repeated in the answer.
+    /// Repeated in the answer.
     pub(crate) nonce: String,
     /// Further requests follow on this connection.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) keep: bool,
-    /// Request and answer are datagrams of so many bytes; 0: they end with their line.
+    /// Size of request and answer in bytes; 0: they end with their line.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) bytes: u16,
 }
@@ -35,7 +35,7 @@ fn is_zero(bytes: &u16) -> bool {
     *bytes == 0
 }
 
-/// The request for a nonce.
+/// The request with a nonce.
 pub(crate) fn request(nonce: &str, keep: bool) -> Vec<u8> {
     line(&Request {
         nonce: nonce.to_owned(),
@@ -44,7 +44,7 @@ pub(crate) fn request(nonce: &str, keep: bool) -> Vec<u8> {
     })
 }
 
-/// The request for a nonce in a datagram of so many bytes, to be answered by one of as many.
+/// The request with a nonce in a datagram of this size, which the answer has too.
 pub(crate) fn datagram(nonce: &str, bytes: u16) -> Vec<u8> {
     let line = line(&Request {
         nonce: nonce.to_owned(),
@@ -54,14 +54,14 @@ pub(crate) fn datagram(nonce: &str, bytes: u16) -> Vec<u8> {
     filled(line, nonce, bytes)
 }
 
-/// A line with octets behind it that make it a datagram of so many bytes; as it is, if that is 0.
+/// A line, padded to a datagram of this size; unchanged if the size is 0.
 pub(crate) fn filled(mut line: Vec<u8>, nonce: &str, bytes: u16) -> Vec<u8> {
     let missing = usize::from(bytes).saturating_sub(line.len());
     line.extend(octets(nonce).take(missing));
     line
 }
 
-/// Whether a datagram that should have so many bytes has them, each as it was sent. Any has, if that is 0.
+/// Whether a datagram has this size and arrived unchanged; always if the size is 0.
 pub(crate) fn is_whole(datagram: &[u8], nonce: &str, bytes: u16) -> bool {
     let line = first_line(datagram).len();
     bytes == 0
@@ -72,7 +72,7 @@ pub(crate) fn is_whole(datagram: &[u8], nonce: &str, bytes: u16) -> bool {
                 .eq(octets(nonce).take(datagram.len() - line)))
 }
 
-/// Octets that tell each place of a datagram from others, and each datagram from others.
+/// Padding that differs between positions and between datagrams.
 fn octets(nonce: &str) -> impl Iterator<Item = u8> {
     // FNV-1a, then Knuth's generator, of which the highest bits are the best.
     let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -85,43 +85,43 @@ fn octets(nonce: &str) -> impl Iterator<Item = u8> {
     })
 }
 
-/// All up to the first newline, with it.
+/// Everything up to the first newline, included.
 fn first_line(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().position(|byte| *byte == b'\n');
     end.map_or(bytes, |end| &bytes[..=end])
 }
 
-/// A request, or nothing if it is none.
+/// A request; `None` if it is none.
 pub(crate) fn parse(bytes: &[u8]) -> Option<Request> {
     let request: Request = serde_json::from_slice(first_line(bytes)).ok()?;
     (!request.nonce.is_empty() && request.nonce.len() <= MAX_NONCE).then_some(request)
 }
 
-/// Anything of ours as a line.
+/// A value as a JSON line.
 pub(crate) fn line<T: Serialize>(value: &T) -> Vec<u8> {
     let mut bytes = Vec::new();
     write(&mut bytes, value);
     bytes
 }
 
-/// Adds anything of ours as a line.
+/// Appends a value as a JSON line.
 pub(crate) fn write<T: Serialize>(bytes: &mut Vec<u8>, value: &T) {
     let begin = bytes.len();
-    // These types have string keys and no fallible serializer, so this can't fail; an empty line would be
-    // garbage at the other end, and be reported as such.
+    // These types have string keys and no fallible serializer, so this cannot fail; an empty line would be reported as
+    // garbled by the receiver.
     if serde_json::to_writer(&mut *bytes, value).is_err() {
         bytes.truncate(begin);
     }
     bytes.push(b'\n');
 }
 
-/// An answer, or the beginning of what was said instead.
+/// An answer, or the beginning of what was received instead.
 pub(crate) fn answer(bytes: &[u8]) -> Result<Answer, String> {
-    serde_json::from_slice(first_line(bytes)).map_err(|_| said(bytes))
+    serde_json::from_slice(first_line(bytes)).map_err(|_| beginning(bytes))
 }
 
 /// The beginning of something, as text.
-pub(crate) fn said(bytes: &[u8]) -> String {
+pub(crate) fn beginning(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(SAID)]).into_owned()
 }
 
@@ -141,7 +141,7 @@ mod tests {
     fn what_is_no_request_has_no_nonce() {
         let long = request(&"n".repeat(MAX_NONCE + 1), false);
         for bytes in [&b"GET / HTTP/1.1\r\n"[..], b"{}", b"{\"nonce\":\"\"}", b"", &long] {
-            assert!(parse(bytes).is_none(), "{:?}", said(bytes));
+            assert!(parse(bytes).is_none(), "{:?}", beginning(bytes));
         }
     }
 
@@ -171,7 +171,7 @@ mod tests {
         let long = [&*whole, b"x"].concat();
         for damaged in [&exchanged, &other, &long, &whole[..3999].to_vec()] {
             assert!(!is_whole(damaged, "c1-7", 4000));
-            assert!(is_whole(damaged, "c1-7", 0), "no size was asked for");
+            assert!(is_whole(damaged, "c1-7", 0), "no size was requested");
         }
     }
 

@@ -17,13 +17,13 @@ const TIMES: Times = Times {
 /// Exchanges of each flow in these tests.
 const MANY: u32 = 150;
 
-/// What becomes of an exchange.
+/// How an exchange ends.
 #[derive(Clone, Copy)]
 enum Is {
     By(&'static str),
     Reset,
     Lost,
-    /// Without an answer, and its client looked too late.
+    /// Without an answer, and its client ran too late.
     Unwatched,
 }
 
@@ -101,7 +101,7 @@ fn judge(attempts: &[Attempt], logs: &[Served], transport: Transport) -> Vec<Fin
     flow::flows(&Observed::new(attempts, logs, TIMES), &expected)
 }
 
-/// The weights and words of what is found.
+/// The weights and texts of findings.
 fn found(attempts: &[Attempt], transport: Transport) -> Vec<(Weight, String)> {
     let findings = judge(attempts, &[], transport).into_iter();
     findings.map(|finding| (finding.weight, finding.found)).collect()
@@ -135,7 +135,7 @@ fn one_lost_exchange_of_a_hundred_is_too_many() {
 #[case::in_the_set("b2/TCP/8080", Transport::Tcp, true)]
 #[case::in_the_set("b2/TCP/8080", Transport::UdpConnected, true)]
 #[case::of_a_socket_that_has_none("b2/TCP/8080", Transport::Udp, false)]
-#[case::of_somebody_else("b3/TCP/8080", Transport::Udp, true)]
+#[case::of_no_permitted_backend("b3/TCP/8080", Transport::Udp, true)]
 fn another_backend_is_found(#[case] other: &'static str, #[case] transport: Transport, #[case] wrong: bool) {
     let attempts = history(transport, &[Is::By("b1/TCP/8080"), Is::By(other)]);
     let weights: Vec<Weight> = found(&attempts, transport)
@@ -150,7 +150,7 @@ fn another_backend_is_found(#[case] other: &'static str, #[case] transport: Tran
 }
 
 #[test]
-fn what_nobody_watched_and_what_is_missing_decide_nothing() {
+fn late_clients_and_missing_exchanges_decide_nothing() {
     let unwatched = history(Transport::Udp, &[Is::Unwatched; 40]);
     let weights: Vec<Weight> = judge(&unwatched, &[], Transport::Udp)
         .iter()
@@ -178,12 +178,12 @@ fn a_backend_that_is_behind_has_lost_nothing() {
     assert_eq!(
         weights(&logs),
         [Weight::Undecided],
-        "so many say nothing either way"
+        "as many of them decide nothing"
     );
     assert_eq!(
         weights(&[]),
         [Weight::Violation],
-        "one that never took them up has"
+        "a backend that never read them has"
     );
     let few = history(Transport::Udp, &[Is::Lost; 2]);
     assert_eq!(judge(&few, &logs, Transport::Udp), []);

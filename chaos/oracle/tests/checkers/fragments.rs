@@ -1,4 +1,4 @@
-//! Datagrams in fragments as tables: a sentence, what came of exchanges, what is found.
+//! Fragmented datagrams as tables: a sentence, the outcomes of exchanges, what is found.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -17,7 +17,7 @@ const TIMES: Times = Times {
 const VIP: &str = "10.96.0.2";
 const BACKEND: &str = "10.1.0.2";
 
-/// What came of a hundred exchanges but for the first, or of so many that are not.
+/// Outcomes of the first of a hundred exchanges.
 #[derive(Clone, Copy)]
 enum First {
     Answered(usize),

@@ -1,4 +1,4 @@
-//! What says nothing of a datapath, because the machine, a client or a backend stood still or the probes were too few.
+//! Attempts that decide nothing: the machine, a client or a backend did not run in time, or the probes were too few.
 
 use oracle::{
     check::{Expectation, Observed, Permitted, Stream},
@@ -16,7 +16,7 @@ use crate::support::{B1, B2, TIMES, answer, answered, attempt, check, failed, ma
     many(28, |n| answered(n, if n % 2 == 0 { B1 } else { B2 })), "too few to tell")]
 #[case::the_clients_own_trouble(serves(&[B1]),
     many(29, |n| if n == 0 { attempt(n, failed(Stage::Socket, "EMFILE"), 0) } else { answered(n, B1) }),
-    "1 of 29 failed for lack of the machine (client or backend stood still, or no socket): 1 EMFILE")]
+    "1 of 29 failed on the machine (client or backend did not run in time, or no socket): 1 EMFILE")]
 #[case::the_client_stood_still(serves(&[B1]),
     many(29, |n| if n == 0 { attempt(n, Outcome::Timeout { stage: Stage::Receive }, 5300) } else { answered(n, B1) }),
     "1 nothing, waiting in receive")]
@@ -65,7 +65,7 @@ fn over_tls_what_ends_after_its_limit_decides_nothing(#[case] other: Attempt, #[
     assert_eq!(weights, [weight], "{findings:?}");
 }
 
-/// Of so many, the first ones stood still and others heard nothing in time.
+/// Attempts: the clients of the first `still` did not run in time, and the next `nothing` timed out.
 fn stood_still(still: usize, nothing: usize) -> Vec<Attempt> {
     let receive = || Outcome::Timeout {
         stage: Stage::Receive,
@@ -82,7 +82,7 @@ fn stood_still(still: usize, nothing: usize) -> Vec<Attempt> {
 #[case::less_often(9, 1, &[Weight::Undecided], "; 1 more were silent, which cannot be told from those")]
 #[case::so_often_that_few_are_left(20, 20, &[Weight::Undecided, Weight::Undecided], "only 20 of the 28 probes that decide")]
 #[case::more_often(3, 4, &[Weight::Violation, Weight::Undecided], "4 of 57 outside: 4 nothing, waiting in connect")]
-fn silence_accuses_nobody_where_the_machine_causes_as_much(
+fn timeouts_are_no_violation_where_the_machine_causes_as_many(
     #[case] still: usize,
     #[case] nothing: usize,
     #[case] weights: &[Weight],
@@ -98,7 +98,7 @@ fn silence_accuses_nobody_where_the_machine_causes_as_much(
 }
 
 #[test]
-fn wrong_answers_accuse_however_the_machine_is() {
+fn wrong_answers_are_a_violation_whatever_the_machine_does() {
     let mut attempts = stood_still(9, 9);
     attempts[59] = answered(59, B2);
     let findings = check(&attempts, &[], serves(&[B1]));

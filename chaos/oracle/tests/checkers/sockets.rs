@@ -69,7 +69,7 @@ fn attempts(transport: Transport, outcomes: Vec<Outcome>) -> Vec<Attempt> {
 }
 
 /// Weights and texts.
-fn told(findings: &[Finding]) -> Vec<(Weight, &str)> {
+fn found_in(findings: &[Finding]) -> Vec<(Weight, &str)> {
     findings.iter().map(|one| (one.weight, &*one.found)).collect()
 }
 
@@ -81,7 +81,7 @@ use Weight::{Undecided, Violation};
 #[case::an_unconnected_socket_knows_nothing_of_the_backend(
     Udp, &[VIP, BACKEND], &[(Violation, "1 of 2: 1 10.1.0.2:8080")]
 )]
-#[case::a_third_address_is_nobodys(Udp, &[THIRD, VIP], &[(Violation, "1 of 2: 1 10.96.0.1:80")])]
+#[case::a_third_address_is_wrong(Udp, &[THIRD, VIP], &[(Violation, "1 of 2: 1 10.96.0.1:80")])]
 #[case::a_connected_socket_may_show_either(UdpConnected, &[VIP, BACKEND], &[])]
 #[case::a_connection_may_show_either(Tcp, &[VIP, BACKEND], &[])]
 #[case::but_no_third(
@@ -95,8 +95,8 @@ use Weight::{Undecided, Violation};
 fn peers_of(#[case] transport: Transport, #[case] peer: &[&str], #[case] expected: &[(Weight, &str)]) {
     let attempts = attempts(transport, peer.iter().map(|peer| answered(peer)).collect());
     let observed = Observed::new(&attempts, &[], TIMES);
-    let found = peers(&observed, &stream(transport), Shows::WhomItDialled, 2);
-    assert_eq!(told(&found), expected);
+    let found = peers(&observed, &stream(transport), Shows::FrontendOrBackend, 2);
+    assert_eq!(found_in(&found), expected);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn where_the_frontend_must_show_the_backend_may_not() {
         let found = |peer: &str| {
             let attempts = attempts(transport, vec![answered(peer)]);
             let observed = Observed::new(&attempts, &[], TIMES);
-            peers(&observed, &stream(transport), Shows::TheFrontend, 1).len()
+            peers(&observed, &stream(transport), Shows::Frontend, 1).len()
         };
         assert_eq!([VIP, BACKEND, THIRD].map(found), [0, 1, 1]);
     }
@@ -121,13 +121,16 @@ fn what_was_not_answered_shows_no_peer() {
         vec![answered(VIP), silent, failed(Stage::Send, "ECONNREFUSED")],
     );
     let observed = Observed::new(&attempts, &[], TIMES);
-    assert_eq!(peers(&observed, &stream(Udp), Shows::WhomItDialled, 1), []);
-    let found = peers(&observed, &stream(Udp), Shows::WhomItDialled, 2);
-    assert_eq!(told(&found), [(Undecided, "only 1 of the 2 answers that decide")]);
+    assert_eq!(peers(&observed, &stream(Udp), Shows::FrontendOrBackend, 1), []);
+    let found = peers(&observed, &stream(Udp), Shows::FrontendOrBackend, 2);
+    assert_eq!(
+        found_in(&found),
+        [(Undecided, "only 1 of the 2 answers that decide")]
+    );
 }
 
 #[test]
-fn a_finding_says_what_its_transport_permits() {
+fn a_finding_names_what_its_transport_permits() {
     for (transport, expected) in [
         (Udp, "replies from the address dialled"),
         (UdpConnected, "the address dialled or the backend's as the peer"),
@@ -135,7 +138,7 @@ fn a_finding_says_what_its_transport_permits() {
         let found = peers(
             &Observed::new(&[], &[], TIMES),
             &stream(transport),
-            Shows::WhomItDialled,
+            Shows::FrontendOrBackend,
             1,
         );
         assert_eq!(found[0].expected, expected);
@@ -152,7 +155,7 @@ fn what_is_forged_is_one_address_and_no_other() {
         let other = attempts(transport, vec![answered(THIRD), answered(VIP)]);
         let observed = Observed::new(&other, &[], TIMES);
         let found = peers(&observed, &stream(transport), third, 2);
-        assert_eq!(told(&found), [(Violation, "1 of 2: 1 10.96.0.2:80")]);
+        assert_eq!(found_in(&found), [(Violation, "1 of 2: 1 10.96.0.2:80")]);
     }
 }
 
@@ -184,6 +187,6 @@ fn ports_of(
     let attempts = attempts(Udp, outcomes);
     let observed = Observed::new(&attempts, &[], TIMES);
     let stream = stream(Udp);
-    assert_eq!(told(&bound(&observed, &stream, Port::Free, 2)), if_free);
-    assert_eq!(told(&bound(&observed, &stream, Port::Kept, 2)), if_kept);
+    assert_eq!(found_in(&bound(&observed, &stream, Port::Free, 2)), if_free);
+    assert_eq!(found_in(&bound(&observed, &stream, Port::Kept, 2)), if_kept);
 }

@@ -1,4 +1,4 @@
-//! Attempts, logs and what is permitted, in few words.
+//! Short constructors of attempts, logs and expectations.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -64,7 +64,7 @@ pub(crate) fn failed(stage: Stage, errno: &str) -> Outcome {
     }
 }
 
-/// Reset in the handshake of TLS, `after` milliseconds after the first attempt began.
+/// Reset in the TLS handshake, `after` milliseconds after the first attempt began.
 pub(crate) fn cut(number: usize, after: u64, milliseconds: u64) -> Attempt {
     let mut cut = attempt(number, failed(Stage::Tls, "ECONNRESET"), milliseconds);
     cut.start_us += after * 1000;

@@ -1,8 +1,8 @@
-//! Every frontend of V: its ClusterIP, its node port on every node, and its load balancer's address, from inside and from
-//! outside.
+//! Every frontend of the victim: its ClusterIP, its node port on every node, and its load balancer address, from inside
+//! and from outside.
 //!
-//! For clients on nodes and in pods a socket hook may answer, so node ports and load balancers are dialled from outside
-//! too, where packets are all that there is.
+//! For clients on nodes and in pods a socket program may translate. So node ports and load balancer addresses are
+//! dialled from outside too, where only packet programs can.
 
 use std::net::SocketAddr;
 
@@ -25,14 +25,14 @@ use super::{
     pairs::{Pair, pairs, victims},
 };
 
-/// Beside the ClusterIP.
+/// Which frontends are dialled in addition to the ClusterIP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum External {
     NodePort,
     LoadBalancer,
 }
 
-/// The row: C is emptied, and every frontend of V serves {b} after the trigger.
+/// Empties the culprit, and judges every frontend of the victim after the trigger.
 pub(super) async fn all_frontends(cx: &Context, external: External) -> Result<(), Halt> {
     let mut pairs = pairs(cx, &[((), "")]).await?;
     let agents = agents::all(cx).await?;
@@ -43,7 +43,7 @@ pub(super) async fn all_frontends(cx: &Context, external: External) -> Result<()
     }
     let cluster_ips = victims(&pairs).into_iter().flat_map(Holder::serves);
     let inside: Vec<Target> = cluster_ips.chain(outside.iter().cloned()).collect();
-    // Each client with what it dials: a ClusterIP is nobody's outside.
+    // Each client with its targets: no ClusterIP from outside.
     let mut vantages: Vec<(Vec<Client>, &[Target])> = vec![(cx.clients().to_vec(), &inside)];
     vantages.extend(cx.clients().outside().map(|client| (vec![client], &*outside)));
     cx.phase("control: every frontend serves its backends");
@@ -71,7 +71,7 @@ pub(super) async fn all_frontends(cx: &Context, external: External) -> Result<()
     undisturbed(cx, victims(&pairs), agents.as_ref()).await
 }
 
-/// What leads to a Service from outside, once it is there.
+/// Frontends of a Service for clients outside, once it has them.
 async fn frontends(cx: &Context, holder: &Holder, external: External) -> Result<Vec<Target>, Halt> {
     let what = format!("{} has its {external:?}", holder.service);
     let within = Within::from_now(cx.limits().service);

@@ -1,8 +1,9 @@
-//! Services that hold the same backends, one of which lets go of them: the rows whose names, namespaces, ports and ways
-//! of release differ from the first ones'.
+//! Services that hold the same backends, one of which drops them: for claims whose names, namespaces, ports or kinds of
+//! release differ from those of `release-prefix-empty-list`.
 //!
-//! Each holder is a selectorless Service with a slice of its own. Nobody writes the slice of a *victim*, a holder that
-//! goes on, from staging to the last probe, nor restarts the agent: either would heal the fault.
+//! Each holder is a Service without a selector that has an EndpointSlice of its own. A holder that keeps the backends
+//! is a *victim*: from staging to the last probe nothing writes its EndpointSlice or restarts the agent, since either
+//! would heal the fault.
 
 use std::{
     collections::BTreeMap,
@@ -33,27 +34,27 @@ use oracle::{
 };
 use serde_json::{Value, json};
 
-/// Shared backends: an axis of every row.
+/// Numbers of shared backends: an axis of every case.
 pub(super) const SHARED: [usize; 3] = [1, 2, 10];
 /// The port of every Service.
 pub(super) const PORT: u16 = 7480;
 const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Udp];
-/// The first port that backends listen on; each axis has its own, so that no backend has other holders.
+/// First port of the backends. Each axis has its own, so that a backend has no other holders.
 const FIRST_TARGET: u16 = 8000;
 
-/// What a holder is to be.
+/// Description of a holder.
 pub(super) struct Wanted<'a> {
     pub(super) axis: &'a str,
     pub(super) family: Family,
     pub(super) namespace: &'a str,
     pub(super) service: &'a str,
     pub(super) slice: &'a str,
-    /// Where its backends listen.
+    /// Port of its backends.
     pub(super) target: u16,
     pub(super) backends: &'a [Backend],
 }
 
-/// A Service whose slice lists backends that others list, too.
+/// A Service whose EndpointSlice lists backends that others list too.
 pub(super) struct Holder {
     pub(super) axis: String,
     pub(super) family: Family,
@@ -64,16 +65,16 @@ pub(super) struct Holder {
     target: u16,
     transports: Vec<Transport>,
     backends: Vec<Backend>,
-    /// The version of its slice that was written last, by its owner.
+    /// Version of its EndpointSlice after the last write of its owner.
     version: String,
 }
 
-/// For how long victims are probed after a release.
+/// How long victims are probed after a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hold {
-    /// N probes of each, where further releases follow.
+    /// N probes of each: further releases follow.
     Probes,
-    /// T_hold, which is what the row asks for.
+    /// The hold time, as the claim demands.
     Time,
 }
 
@@ -98,18 +99,18 @@ pub(super) async fn backends(
     cx.backends(&values).await
 }
 
-/// The port on which backends listen for an axis.
+/// Port of the backends for an axis.
 pub(super) fn target(axis: usize) -> u16 {
     FIRST_TARGET + u16::try_from(axis).unwrap_or_default()
 }
 
-/// Some of the backends, another first one for each axis, so that none carries the load of all.
+/// Some of the backends, from another first one for each axis, so that none serves all of them.
 pub(super) fn some(backends: &[Backend], axis: usize, count: usize) -> Vec<Backend> {
     backends.iter().cycle().skip(axis).take(count).cloned().collect()
 }
 
 impl Holder {
-    /// Makes the manifest's `${service}` and `${slice}`.
+    /// Creates `${service}` and `${slice}` of the manifest.
     pub(super) async fn make(cx: &Context, wanted: &Wanted<'_>) -> Result<Self, Halt> {
         let Wanted {
             family,
@@ -136,7 +137,7 @@ impl Holder {
         Self::of(cx, wanted, (address, PORT), &TRANSPORTS).await
     }
 
-    /// A holder whose objects are there: by these transports at this frontend, or port of one.
+    /// A holder whose objects exist, dialled with these transports at this frontend, or at one port of it.
     pub(super) async fn of(
         cx: &Context,
         wanted: &Wanted<'_>,
@@ -160,7 +161,7 @@ impl Holder {
         })
     }
 
-    /// It serves what its slice lists.
+    /// It serves what its EndpointSlice lists.
     pub(super) fn serves(&self) -> Vec<Target> {
         self.serves_only(&self.backends)
     }
@@ -184,13 +185,13 @@ impl Holder {
         self.targets(&self.backends, transports)
     }
 
-    /// It has nobody.
+    /// It has no backend.
     pub(super) fn refuses(&self) -> Target {
         let address = (self.address, self.port).into();
         Target::refuses(&self.axis, self.service.plain(), Transport::Tcp, address)
     }
 
-    /// Its address is nobody's any more.
+    /// Its address belongs to no Service any more.
     pub(super) fn is_dead(&self) -> Target {
         Target {
             permitted: Permitted::None,
@@ -198,12 +199,12 @@ impl Holder {
         }
     }
 
-    /// Its slice lists these, from now on.
+    /// Makes its EndpointSlice list these.
     pub(super) async fn list(&mut self, cx: &Context, backends: &[Backend]) -> Result<(), Halt> {
         self.write(cx, endpoints(backends, self.family)?).await
     }
 
-    /// Its slice has these endpoints, from now on.
+    /// Gives its EndpointSlice these endpoints.
     pub(super) async fn write(&mut self, cx: &Context, endpoints: Value) -> Result<(), Halt> {
         let patch = json!({ "endpoints": endpoints });
         let written = cx.objects().patch(&self.slice, patch).await?;
@@ -211,13 +212,13 @@ impl Holder {
         Ok(())
     }
 
-    /// Its slice lists what it did first.
+    /// Makes its EndpointSlice list what it listed first.
     pub(super) async fn list_again(&mut self, cx: &Context) -> Result<(), Halt> {
         let backends = self.backends.clone();
         self.list(cx, &backends).await
     }
 
-    /// Another slice for it, which lists these.
+    /// Creates another EndpointSlice for it, which lists these.
     pub(super) async fn make_slice(
         &self,
         cx: &Context,
@@ -249,8 +250,8 @@ pub(super) async fn all_serve<'a>(
     probing::control(cx, "all serve their backends", cx.clients(), &targets, within).await
 }
 
-/// What follows on a release: fence, witness, a trigger for each victim, fence, and the victims serve what they did.
-/// Returns the victims' probes.
+/// After a release: fence, witness, a trigger for each victim, fence; then the victims serve what they served before.
+/// Returns their probes.
 pub(super) async fn released<'a>(
     cx: &Context,
     (effect, what): (Effect, &str),
@@ -262,7 +263,7 @@ pub(super) async fn released<'a>(
     serve_on(cx, what, victims, hold).await
 }
 
-/// The second half of [`released`]: a trigger for each victim, fence, and they serve what they did. Returns their probes.
+/// The second half of [`released`]: trigger, fence, verdict. Returns the victims' probes.
 pub(super) async fn serve_on<'a>(
     cx: &Context,
     what: &str,
@@ -276,7 +277,7 @@ pub(super) async fn serve_on<'a>(
     window.hold(cx).await
 }
 
-/// Probes to all of them, from now on until they are held.
+/// Probes all of them until the hold time is over.
 pub(super) async fn probed<'a>(
     cx: &Context,
     holders: impl IntoIterator<Item = &'a Holder>,
@@ -302,7 +303,7 @@ pub(super) async fn probed_by(
     Background::start(cx, clients, targets, window).await
 }
 
-/// What follows on a release at once: the fence, and the proof that it has happened.
+/// Right after a release: the fence, and the witness.
 pub(super) async fn witnessed(
     cx: &Context,
     (effect, what): (Effect, &str),
@@ -314,14 +315,13 @@ pub(super) async fn witnessed(
     effect::takes_effect(cx, effect, what, cx.clients(), seen, within).await
 }
 
-/// The agent reconciles each of them, and has when this returns: a changed annotation, which tells triggers apart, and the
-/// fence.
+/// Makes the agent reconcile each of them by a changed annotation, which tells triggers apart, and waits for the fence.
 pub(super) async fn trigger<'a>(
     cx: &Context,
     annotated: &str,
     victims: impl IntoIterator<Item = &'a Holder>,
 ) -> Result<(), Halt> {
-    // Held over the writes.
+    // Held during the writes.
     let victims: Vec<&Key> = victims.into_iter().map(|victim| &victim.service).collect();
     for victim in victims {
         let patch = annotation("plumbline-trigger", annotated);
@@ -330,7 +330,7 @@ pub(super) async fn trigger<'a>(
     fence::pass(cx).await
 }
 
-/// Nobody has healed the fault meanwhile.
+/// Nothing has healed the fault meanwhile.
 pub(super) async fn undisturbed<'a>(
     cx: &Context,
     victims: impl IntoIterator<Item = &'a Holder>,

@@ -1,4 +1,12 @@
-//! Release isolation, one backend shared by two Services.
+//! Release isolation: one backend shared by two Services.
+//!
+//! The *culprit* drops the backend; the *victim* must keep it. Both are Services without selectors, each with its own
+//! EndpointSlice. Order of a case: the culprit drops it; fence; witness (the culprit is refused); a change of the
+//! victim, the *trigger*; fence; probes of the victim for the hold time. Until then, nothing may write the victim's
+//! EndpointSlice or restart the agent: either would heal the fault.
+//!
+//! `pairs.rs`: culprits and victims for every axis. `holders.rs`: Services that share backends in other ways.
+//! `staging.rs`: their objects. `frontends.rs`: every frontend of the victim.
 mod frontends;
 mod holders;
 mod pairs;
@@ -19,3 +27,6 @@ pub(crate) mod release_prefix_one_of_two;
 pub(crate) mod release_same_name_two_namespaces;
 pub(crate) mod release_victim_slice_rewritten;
 mod staging;
+
+/// Name of the area in the catalogue.
+const AREA: &str = "A release isolation";

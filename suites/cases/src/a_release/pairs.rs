@@ -1,21 +1,21 @@
-//! Pairs of a culprit C and a victim V that list the same backends: one for each point of the axes that every row has,
-//! and of one of the row's own.
+//! Pairs of a culprit and a victim that list the same backends: one for each combination of the axes that all these
+//! cases have, and of one axis of the case's own.
 
 use harness::{context::Context, family::Family, pods::Backend, verdict::Halt};
 
 use super::holders::{Holder, SHARED, Wanted, backends, some, target};
 
-/// Names: C's is a prefix of V's.
+/// Their names: the culprit's is a prefix of the victim's.
 const CULPRIT: &str = "t";
 const VICTIM: &str = "t-ext";
 
-/// C and V at one point of the axes.
+/// A culprit and its victim in one combination of the axes.
 pub(super) struct Pair<How> {
     pub(super) culprit: Holder,
     pub(super) victim: Holder,
-    /// What both list.
+    /// Backends that both list.
     pub(super) shared: Vec<Backend>,
-    /// The point of the row's own axis.
+    /// Value of the case's own axis.
     pub(super) how: How,
 }
 
@@ -25,25 +25,25 @@ impl<How> Pair<How> {
     }
 }
 
-/// The victims, for what is asked of all of them.
+/// All victims.
 pub(super) fn victims<How>(pairs: &[Pair<How>]) -> Vec<&Holder> {
     pairs.iter().map(|pair| &pair.victim).collect()
 }
 
-/// A point of the axes.
+/// A combination of the axes.
 pub(super) struct Point<How> {
     pub(super) family: Family,
-    /// Of the row's own axis, with its name.
+    /// Value of the case's own axis, with its name.
     pub(super) how: How,
     pub(super) name: &'static str,
-    /// How many backends both list.
+    /// Number of backends that both list.
     pub(super) shared: usize,
-    /// V is created before C.
+    /// The victim is created before the culprit.
     pub(super) victim_first: bool,
 }
 
-/// Staging: a pair for each family, 1, 2 and 10 shared backends, V created before and after C, and each of the row's own
-/// points with its name. Each has a namespace and backend ports of its own.
+/// Stages a pair for each family, with 1, 2 and 10 shared backends, the victim created before and after the culprit,
+/// and each value of the case's own axis. Each pair has a namespace and backend ports of its own.
 pub(super) async fn pairs<How: Copy>(
     cx: &Context,
     hows: &[(How, &'static str)],
@@ -89,7 +89,7 @@ impl<How> Point<How> {
     }
 }
 
-/// Staging: a pair for each of these points.
+/// Stages a pair for each of these combinations.
 pub(super) async fn staged<How>(cx: &Context, points: Vec<Point<How>>) -> Result<Vec<Pair<How>>, Halt> {
     cx.phase("staging: culprit and victim list the same backends");
     let namespace = cx.namespace().await?;

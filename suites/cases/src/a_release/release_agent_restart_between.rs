@@ -1,8 +1,9 @@
-//! `release-agent-restart-between`: the agent is killed between release and trigger, and in a second run is down while
-//! the release is written. V never fails and serves {b} for T_hold after the agent is ready again.
+//! `release-agent-restart-between`: the agent is killed between release and trigger, and in a second run is down when
+//! the release is written. The victim never fails, and serves its backends for the hold time after the agent is ready
+//! again.
 //!
-//! Probes run through the gap, and every node's agent is a new process after it. In the second run nobody can meet the
-//! release while it is written: that C is REFUSE is seen after the start.
+//! Probes run through the gap, and every node's agent is a new process after it. In the second run no agent sees the
+//! release when it is written: the witness, that the culprit is refused, follows after the start.
 use std::time::{Duration, Instant};
 
 use cluster::{AgentState, Stop};
@@ -24,9 +25,9 @@ use super::{
 
 pub(crate) const CASE: Case = Case {
     id: "release-agent-restart-between",
-    area: "A release isolation",
+    area: super::AREA,
     claims: &["release-agent-restart-between"],
-    sentence: "a Service keeps its backends when the agent restarts around the release of one whose name it begins with",
+    sentence: "a Service keeps its backends when the agent restarts around the release by one whose name is a prefix of its own",
     tier: Tier::Robustness,
     features: &[],
     needs: Needs {
@@ -43,7 +44,7 @@ pub(crate) const CASE: Case = Case {
     run: |cx| Box::pin(run(cx)),
 };
 
-/// When the agents are down.
+/// When the agents are stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Down {
     AfterRelease,
@@ -55,7 +56,7 @@ const RUNS: [(Down, &str); 2] = [
     (Down::DuringRelease, "down during the release"),
 ];
 
-/// The agents of all nodes, down, and what they were.
+/// The agents of all nodes, stopped, with their former processes.
 struct Killed(Vec<(StoppedAgent, String, AgentState)>);
 
 async fn run(cx: &Context) -> Result<(), Halt> {
@@ -84,7 +85,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         cx.phase("trigger: the victim is patched, and must serve its backends for the hold time");
         trigger(cx, run.1, victims(&pairs)).await?;
         window.hold(cx).await?;
-        // Restarts are the case's own.
+        // The case itself restarts agents.
         undisturbed(cx, victims(&pairs), None).await?;
     }
     Ok(())
@@ -109,7 +110,7 @@ impl Killed {
         Ok(Self(killed))
     }
 
-    /// Starts them, and returns when each is a new process that says that it is ready, or has had the time for it.
+    /// Starts them, and returns when each is a new process that reports ready, or when its time is over.
     async fn start(self, cx: &Context) -> Result<(), Halt> {
         let within = Within::from_now(cx.limits().heal);
         let mut new = Vec::new();

@@ -1,7 +1,7 @@
-//! `release-all-frontends`, core part: after release and trigger, the ClusterIP of V from ps, pr and h, and its node port
-//! on every node from ps, pr, h and x, all serve {b}.
+//! `release-all-frontends`, core part: after release and trigger, the victim's ClusterIP serves its backends from pods
+//! and hosts, and its node port does on every node, from pods, hosts and outside.
 //!
-//! The load balancer's part of the row is `release-all-frontends-lb`.
+//! `release-all-frontends-lb` decides the load balancer part of the claim.
 use std::time::Duration;
 
 use harness::case::{Case, Families, Needs, Rights, Tier};
@@ -10,9 +10,9 @@ use super::frontends::{External, all_frontends};
 
 pub(crate) const CASE: Case = Case {
     id: "release-all-frontends",
-    area: "A release isolation",
+    area: super::AREA,
     claims: &["release-all-frontends"],
-    sentence: "ClusterIP and node ports keep their backends when a Service whose name is a prefix is emptied",
+    sentence: "ClusterIP and node ports keep their backends when a Service whose name is a prefix of their own is emptied",
     tier: Tier::Core,
     features: &[],
     needs: Needs {

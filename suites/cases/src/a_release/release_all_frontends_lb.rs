@@ -1,7 +1,7 @@
-//! `release-all-frontends`, extended part: after release and trigger, the load balancer's address of V from ps, pr, h and
-//! x, and its ClusterIP, serve {b}.
+//! `release-all-frontends`, extended part: after release and trigger, the victim's load balancer address serves its
+//! backends from pods, hosts and outside, and so does its ClusterIP.
 //!
-//! The address is the one that the cluster's load balancer controller gives (`ipMode: VIP`, which is the default).
+//! The cluster's load balancer controller assigns the address (with `ipMode: VIP`, the default).
 use std::time::Duration;
 
 use cluster::Capability;
@@ -11,9 +11,9 @@ use super::frontends::{External, all_frontends};
 
 pub(crate) const CASE: Case = Case {
     id: "release-all-frontends-lb",
-    area: "A release isolation",
+    area: super::AREA,
     claims: &["release-all-frontends"],
-    sentence: "a load balancer's address keeps its backends when a Service whose name is a prefix is emptied",
+    sentence: "a load balancer address keeps its backends when a Service whose name is a prefix of its own is emptied",
     tier: Tier::Core,
     features: &["loadbalancer"],
     needs: Needs {

@@ -1,9 +1,9 @@
-//! `release-culprit-refilled`: C's slice is emptied and refilled after 0.1, 1 and 12 s. C serves {b} within T_ep of the
-//! refill, V never fails, and with a second backend b2 in both slices b gets 35–65 % of N = 400 in each.
+//! `release-culprit-refilled`: the culprit's EndpointSlice is emptied, and refilled after 0.1, 1 and 12 s. The culprit
+//! serves its backends within the endpoint propagation limit after the refill, and the victim never fails. With a
+//! second backend in both EndpointSlices, the shared one gets 35–65 % of 400 probes in each.
 //!
-//! The suite's own watch shows every empty version before the refill is written: the agent's may not see that of 0.1 s,
-//! which is its right, so that C is REFUSE in between is recorded and not asked for. The share guards against a doubled
-//! entry.
+//! The suite's own watch shows every empty version before the refill is written. An agent's watch may miss that of 0.1
+//! s, so that the culprit is refused in between is recorded and not required. The shares show a doubled entry.
 use std::time::{Duration, Instant};
 
 use futures::{future::try_join_all, try_join};
@@ -24,9 +24,9 @@ use super::{
 
 pub(crate) const CASE: Case = Case {
     id: "release-culprit-refilled",
-    area: "A release isolation",
+    area: super::AREA,
     claims: &["release-culprit-refilled"],
-    sentence: "a Service that is emptied and refilled serves again, and one whose name it begins never fails",
+    sentence: "a Service that is emptied and refilled serves again, and one of whose name its own is a prefix never fails",
     tier: Tier::Core,
     features: &[],
     needs: Needs {
@@ -49,9 +49,9 @@ const DELAYS: [(Duration, &str); 3] = [
     (Duration::from_secs(1), "refilled after 1 s"),
     (LONGEST, "refilled after 12 s"),
 ];
-/// Long enough for a look while C is empty, which shows that the agent has met the emptying.
+/// Long enough to see the empty culprit refused, which shows that the agent has handled the emptying.
 const LONGEST: Duration = Duration::from_secs(12);
-/// Of N = 400, of two backends each: the other then has 65 % at most.
+/// Of 400 probes and two backends: the other one then has at most 65 %.
 const LEAST_SHARE: f64 = 0.35;
 
 async fn run(cx: &Context) -> Result<(), Halt> {
@@ -73,14 +73,15 @@ async fn run(cx: &Context) -> Result<(), Halt> {
             .iter_mut()
             .filter(|pair| pair.how == delay)
             .map(async |pair| {
-                // Written, and seen by the suite's own watch, when this returns.
+                // On return it is written, and the suite's own watch has shown it.
                 pair.culprit.list(cx, &[]).await?;
                 has_lasted(Instant::now(), delay).await;
                 pair.culprit.list_again(cx).await
             });
         let met = async {
             if delay == LONGEST {
-                // Less than T_ep: who applies it later need not show it. That it was met shows in the fence that follows.
+                // Shorter than the endpoint propagation limit, so an agent may apply it later. The fence that follows
+                // shows that it was handled.
                 let settled = probing::settle(cx, cx.clients(), &refuses, Within::from_now(delay)).await?;
                 cx.record(
                     "the culprit refuses while it is empty, of all axes",

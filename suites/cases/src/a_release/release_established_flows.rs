@@ -1,8 +1,8 @@
-//! `release-established-flows`: 10 TCP connections, 10 connected and 10 unconnected UDP sockets talk to V at 10
-//! exchanges a second each through release and trigger: 0 resets, 0 changed identities, < 1 % lost replies.
+//! `release-established-flows`: 10 TCP connections, 10 connected and 10 unconnected UDP sockets exchange 10 requests a
+//! second each with the victim, through release and trigger: no reset, no other backend, less than 1 % lost replies.
 //!
-//! The flows are opened before the release and are dealt to the clients in turn, so that each vantage has some. V must
-//! serve new probes too; where it does not, the rows on new probes say so, and this one decides nothing.
+//! The flows are opened before the release and shared among the clients in turn. The victim must serve new probes too;
+//! where it does not, other claims fail, and this one is not decided.
 use std::time::Duration;
 
 use harness::{
@@ -25,7 +25,7 @@ use super::{
 
 pub(crate) const CASE: Case = Case {
     id: "release-established-flows",
-    area: "A release isolation",
+    area: super::AREA,
     claims: &["release-established-flows"],
     sentence: "established flows to a Service go on when one whose name is a prefix of its own is emptied",
     tier: Tier::Core,
@@ -37,7 +37,7 @@ pub(crate) const CASE: Case = Case {
         also: &[],
         target: &[],
     },
-    // A thousand exchanges a second: what runs beside it is late, and so is this.
+    // A thousand exchanges a second: cases beside it would run late, and so would this one.
     disruptive: true,
     manifest: include_str!("release_established_flows.yaml"),
     longest: Duration::from_secs(420),
@@ -45,9 +45,9 @@ pub(crate) const CASE: Case = Case {
     run: |cx| Box::pin(run(cx)),
 };
 
-/// What the flows are.
+/// Transports of the flows.
 const FLOWS: [Transport; 3] = [Transport::Tcp, Transport::UdpConnected, Transport::Udp];
-/// Flows of each kind to each V.
+/// Flows of each transport to each victim.
 const EACH: u32 = 10;
 
 async fn run(cx: &Context) -> Result<(), Halt> {

@@ -1,10 +1,11 @@
-//! `release-every-trigger`: after a release each of these alone leaves V serving {b}: a label; `status.loadBalancer`; a port
-//! added; a port removed; sessionAffinity on and off; externalTrafficPolicy to Local and back; an unrelated Service; 10 min
-//! of nothing.
+//! `release-every-trigger`: after a release, the victim serves its backends through each of these alone: a label; a
+//! `status.loadBalancer`; a port added; a port removed; sessionAffinity on and off; externalTrafficPolicy to Local and
+//! back; an unrelated Service; 10 min without a change.
 //!
-//! Each trigger has releases of its own, since one that writes V's backends anew would hide what the next does, and all are
-//! side by side. Of V's age every trigger meets both, and every number of shared backends does; not every trigger with every
-//! number. V is of type LoadBalancer, which alone has all that is changed here; its ClusterIP is what is probed.
+//! Each trigger has releases of its own, since a trigger that rewrites the victim's backends would hide the effect of
+//! the next one; all run concurrently. Every trigger has older and younger victims, and so does every number of shared
+//! backends, but not every combination of them. The victim is of type LoadBalancer, the only type with everything that
+//! is changed here; its ClusterIP is probed.
 use std::time::Duration;
 
 use harness::{
@@ -27,9 +28,9 @@ use super::{
 
 pub(crate) const CASE: Case = Case {
     id: "release-every-trigger",
-    area: "A release isolation",
+    area: super::AREA,
     claims: &["release-every-trigger"],
-    sentence: "a Service keeps its backends whatever is changed at it, or nothing, after one whose name is a prefix is emptied",
+    sentence: "a Service keeps its backends through any change, or none, after one whose name is a prefix of its own is emptied",
     tier: Tier::Core,
     features: &[],
     needs: Needs {
@@ -46,7 +47,7 @@ pub(crate) const CASE: Case = Case {
     run: |cx| Box::pin(run(cx)),
 };
 
-/// What happens to V after the release.
+/// What happens to the victim after the release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trigger {
     Label,
@@ -99,11 +100,11 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     undisturbed(cx, victims(&pairs), agents.as_ref()).await
 }
 
-/// A pair for each trigger and number of shared backends; V's age is the other one from each to the next.
+/// A pair for each trigger and number of shared backends, with older and younger victims by turns.
 fn points(cx: &Context) -> Vec<Point<Trigger>> {
     let mut points = Vec::new();
     for (how, name) in TRIGGERS {
-        // T_hold is 10 min there.
+        // The hold time is 10 min there.
         if how == Trigger::Nothing && cx.limits().profile != Profile::Long {
             cx.axes()
                 .not_enabled(name, &format!("--profile {}", Profile::Long.name()));
@@ -129,7 +130,7 @@ async fn change(cx: &Context, pair: &Pair<Trigger>) -> Result<(), Halt> {
     let patch = match pair.how {
         Trigger::Label => json!({ "metadata": { "labels": { "plumbline-trigger": "1" } } }),
         Trigger::Status => {
-            // A name, which is nobody's address.
+            // A hostname, so that it captures no address.
             let status = json!({ "loadBalancer": { "ingress": [{ "hostname": "v.plumbline.example" }] } });
             cx.objects().patch_status(service, status).await?;
             return Ok(());
@@ -162,7 +163,7 @@ async fn change(cx: &Context, pair: &Pair<Trigger>) -> Result<(), Halt> {
     Ok(())
 }
 
-/// The second half of what is on and off.
+/// The second half of what is switched on and off.
 async fn change_back(cx: &Context, pair: &Pair<Trigger>) -> Result<(), Halt> {
     let spec = match pair.how {
         Trigger::Affinity => json!({ "sessionAffinity": "None", "sessionAffinityConfig": null }),
@@ -179,7 +180,7 @@ async fn change_back(cx: &Context, pair: &Pair<Trigger>) -> Result<(), Halt> {
     Ok(())
 }
 
-/// As they are, node ports and all.
+/// As they are, with their node ports.
 async fn ports(cx: &Context, service: &Key) -> Result<Vec<Value>, Halt> {
     let service = cx.objects().get(service).await?;
     Ok(service["spec"]["ports"].as_array().cloned().unwrap_or_default())

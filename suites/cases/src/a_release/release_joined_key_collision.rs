@@ -1,9 +1,9 @@
-//! `release-joined-key-collision`: pairs that become equal, or one the beginning of the other, when namespace and name are
-//! joined without a safe separator (`a-b`/`c` and `a`/`b-c`; `a`/`bc` and `ab`/`c`; `a`/`web` and `a-b`/`web`) share b.
-//! Emptying one leaves the other serving {b} after a trigger.
+//! `release-joined-key-collision`: pairs of Services share a backend whose namespace and name, joined without a safe
+//! separator, are equal or one a prefix of the other (`a-b`/`c` and `a`/`b-c`; `a`/`bc` and `ab`/`c`; `a`/`web` and
+//! `a-b`/`web`). Emptying one leaves the other serving after a trigger.
 //!
-//! All namespaces begin with the same text of the run, which changes nothing about what their ends make of it. Each of a
-//! pair lets go once.
+//! All namespaces begin with the same text of the run, which does not change how their ends compare. Each Service of a
+//! pair is the culprit once.
 use std::time::Duration;
 
 use harness::{
@@ -21,7 +21,7 @@ use super::holders::{
 
 pub(crate) const CASE: Case = Case {
     id: "release-joined-key-collision",
-    area: "A release isolation",
+    area: super::AREA,
     claims: &["release-joined-key-collision"],
     sentence: "Services keep their backends when another, with which they share the text of namespace and name, is emptied",
     tier: Tier::Core,
@@ -40,7 +40,7 @@ pub(crate) const CASE: Case = Case {
     run: |cx| Box::pin(run(cx)),
 };
 
-/// What the namespace's name ends with, and the Service's name, of both of a pair.
+/// End of the namespace's name, and the Service's name, of both of a pair.
 type Names = [(&'static str, &'static str); 2];
 const PAIRS: [Names; 3] = [
     [("a-b", "c"), ("a", "b-c")],
@@ -61,7 +61,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         let shared_backends = some(&all, at, shared);
         let mut made = Vec::new();
         for (namespace, name) in pair {
-            // Equal names of slices are another row's.
+            // EndpointSlices of equal names are a claim of their own.
             let slice = if pair[0].1 == pair[1].1 {
                 format!("{name}-{namespace}")
             } else {

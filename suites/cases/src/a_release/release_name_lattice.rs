@@ -1,9 +1,9 @@
-//! `release-name-lattice`: Services `t`, `t0`, `ta`, `t-a`, `t-a-b` share b. Each in turn is emptied, all others are
-//! triggered, it is refilled. The other four serve {b} at every step, whichever name is the longer.
+//! `release-name-lattice`: Services `t`, `t0`, `ta`, `t-a` and `t-a-b` share backends. Each in turn is emptied, all
+//! others get a trigger, and it is refilled. The other four serve at every step, whichever name is longer.
 //!
-//! What follows the common `t` sorts on both sides of `/`, of a space and of `-`, so that a separator alone heals
-//! nothing. At least two others share b at the moment of release: with one holder, broken code takes a shortcut. Each is
-//! once the one that lets go, so each is older and younger than that.
+//! What follows the common `t` sorts on both sides of `/`, space and `-`, so that a separator alone fixes nothing. At
+//! least two others share the backends at the time of release: with one holder, broken code takes a shortcut. Each
+//! Service is the culprit once, so each is older than it and younger than it.
 use std::time::Duration;
 
 use harness::{
@@ -23,9 +23,9 @@ use super::holders::{
 
 pub(crate) const CASE: Case = Case {
     id: "release-name-lattice",
-    area: "A release isolation",
+    area: super::AREA,
     claims: &["release-name-lattice"],
-    sentence: "Services whose names begin alike keep their backends when each in turn is emptied and refilled",
+    sentence: "Services whose names are prefixes of each other keep their backends when each in turn is emptied and refilled",
     tier: Tier::Core,
     features: &[],
     needs: Needs {

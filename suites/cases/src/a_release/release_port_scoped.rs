@@ -1,8 +1,9 @@
-//! `release-port-scoped`: (i) one Service, ports `p` and `p-x` in two slices of the same IP: emptying one leaves the
-//! other. (ii) C uses b:80, V b:8080. (iii) C uses b:53/TCP, V b:53/UDP. V serves {b} after a trigger in all three.
+//! `release-port-scoped`: (i) one Service has ports `p` and `p-x` in two EndpointSlices of the same address: emptying
+//! one leaves the other. (ii) The culprit uses port 80 of a backend, the victim 8080. (iii) The culprit uses port 53
+//! with TCP, the victim with UDP. The victim serves after a trigger in all three.
 //!
-//! Only the numbers are others here. b answers on every port with an identity of that port, so that a release plus a
-//! wrong port shows.
+//! Only the port numbers differ here. The backend answers on every port with an identity of that port, so that a wrong
+//! port shows.
 use std::{net::IpAddr, time::Duration};
 
 use harness::{
@@ -24,7 +25,7 @@ use super::{
 
 pub(crate) const CASE: Case = Case {
     id: "release-port-scoped",
-    area: "A release isolation",
+    area: super::AREA,
     claims: &["release-port-scoped"],
     sentence: "a port keeps its backends when another port or protocol drops the same addresses",
     tier: Tier::Core,
@@ -45,10 +46,10 @@ pub(crate) const CASE: Case = Case {
 
 const BOTH: &[Transport] = &[Transport::Tcp, Transport::Udp];
 
-/// What C and V have in common, beside the addresses.
+/// What culprit and victim share, in addition to the addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
-    /// The Service: they are ports of it.
+    /// The Service: culprit and victim are ports of it.
     OneService,
     /// Nothing.
     OtherPort,
@@ -62,19 +63,19 @@ const SHAPES: [(Shape, &str); 3] = [
     (Shape::OtherProtocol, "two protocols of one port"),
 ];
 
-/// One port of a Service, in both protocols or one, and the slice that is only its own.
+/// One port of a Service, in one protocol or both, with an EndpointSlice of its own.
 #[derive(Clone, Copy)]
 struct Part {
     service: &'static str,
     slice: &'static str,
-    /// What the names of its ports end with.
+    /// End of its ports' names.
     ending: &'static str,
     number: u16,
     target: u16,
     transports: &'static [Transport],
 }
 
-/// C and V of a shape, whose backends listen on two ports.
+/// Culprit and victim of a shape, whose backends listen on two ports.
 fn parts(shape: Shape, targets: [u16; 2]) -> [Part; 2] {
     let culprit = Part {
         service: "t",
@@ -162,7 +163,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let agents = agents::all(cx).await?;
     all_serve(cx, pairs.iter().flatten()).await?;
 
-    cx.phase("release: the culprit's slice is emptied");
+    cx.phase("release: the culprit's EndpointSlice is emptied");
     let mut seen = Vec::new();
     for [culprit, _] in &mut pairs {
         culprit.list(cx, &[]).await?;
@@ -200,7 +201,7 @@ fn points(cx: &Context) -> Vec<Point<Shape>> {
     cx.axes().choose(points, Point::axis)
 }
 
-/// Where two parts are made.
+/// Where two parts are created.
 struct Stage<'a> {
     axis: &'a str,
     family: Family,
@@ -209,7 +210,7 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Makes two parts in their order: of one Service, that first.
+    /// Creates two parts in their order; of one Service, the Service first.
     async fn make(&self, cx: &Context, parts: [Part; 2]) -> Result<[Holder; 2], Halt> {
         let [first, second] = parts;
         if first.service == second.service {
@@ -265,10 +266,10 @@ impl Stage<'_> {
 }
 
 impl Part {
-    /// Its ports, of this number: a Service's, which lead to `target`, or a slice's.
+    /// Its ports with this number: of a Service, with `target` as the target port, or of an EndpointSlice.
     fn ports(&self, number: u16, target: u16) -> Vec<Value> {
         let port = |transport: &Transport| {
-            // `p` and `p-x`; a name is one protocol's.
+            // `p` and `p-x`, one name for each protocol.
             let (name, protocol) = match transport {
                 Transport::Tcp => ("p", "TCP"),
                 _ => ("u", "UDP"),

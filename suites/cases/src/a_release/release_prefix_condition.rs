@@ -1,8 +1,10 @@
-//! `release-prefix-condition`: C's endpoints go ready → unready → terminating → removed in C's slice while V's slice lists
-//! them as ready. At each step V serves {b} after a trigger: conditions belong to the slice, not to the address.
+//! `release-prefix-condition`: the culprit's EndpointSlice turns its endpoints unready, then terminating, and then
+//! removes them, while the victim's lists them as ready. At each step the victim serves them after a trigger:
+//! conditions belong to the entry in an EndpointSlice, not to the address.
 //!
-//! b itself stays healthy throughout, so that C would be served if anybody looked at the pod. C is REFUSE from the first
-//! step on; what terminates here serves no more (one that did would be C's last resort).
+//! The backends stay healthy, so an implementation that looked at the pods would serve the culprit. The culprit is
+//! refused from the first step on; terminating endpoints here are not serving (serving ones would be the culprit's last
+//! resort).
 use std::time::Duration;
 
 use harness::{
@@ -21,7 +23,7 @@ use super::{
 
 pub(crate) const CASE: Case = Case {
     id: "release-prefix-condition",
-    area: "A release isolation",
+    area: super::AREA,
     claims: &["release-prefix-condition"],
     sentence: "a Service keeps its backends when one whose name is a prefix of its own lists them as unready or terminating",
     tier: Tier::Core,
@@ -40,7 +42,7 @@ pub(crate) const CASE: Case = Case {
     run: |cx| Box::pin(run(cx)),
 };
 
-/// What C's slice says of its endpoints, one after the other; the last step removes them.
+/// Conditions in the culprit's EndpointSlice, one after the other; the last step removes the endpoints.
 const STEPS: [(&str, Option<Conditions>); 3] = [
     ("unready", Some(Conditions { terminating: false })),
     ("terminating", Some(Conditions { terminating: true })),

@@ -1,7 +1,9 @@
-//! `release-prefix-empty-list`: C=`t`, V=`t-ext`, one namespace. C's slice is patched to `endpoints: []`; then an
-//! annotation on Service V is patched. V serves {b}, 0 failures of N from every node, for T_hold after the patch.
+//! `release-prefix-empty-list`: Services `t` (the culprit) and `t-ext` (the victim) are in one namespace. The culprit's
+//! EndpointSlice is patched to `endpoints: []`, and then an annotation of the victim is patched. The victim serves its
+//! backends, without a failed probe from any node, for the hold time.
 //!
-//! A run that stops before the patch passes on the broken version: the release is latent until V is reconciled.
+//! A run that stops before that annotation passes on the broken version: the loss shows only when the victim is
+//! reconciled.
 
 use std::time::Duration;
 
@@ -16,7 +18,7 @@ use super::staging::prefix_release;
 
 pub(crate) const CASE: Case = Case {
     id: "release-prefix-empty-list",
-    area: "A release isolation",
+    area: super::AREA,
     claims: &["release-prefix-empty-list"],
     sentence: "a Service keeps its backends when one whose name is a prefix of its own is emptied (endpoints: [])",
     tier: Tier::Core,

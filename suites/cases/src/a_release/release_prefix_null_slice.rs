@@ -1,8 +1,7 @@
-//! `release-prefix-null-slice`: as `release-prefix-empty-list`, but C's slice becomes `endpoints: null` and
-//! `ports: null`, the form kube-apiserver writes when the last lease behind `default/kubernetes` goes. V serves {b}
-//! after the annotation patch.
+//! `release-prefix-null-slice`: like `release-prefix-empty-list`, but the culprit's EndpointSlice becomes `endpoints:
+//! null` and `ports: null`, as kube-apiserver writes when the last lease behind `default/kubernetes` ends.
 //!
-//! The stored object is read back: a client library may drop or re-default the fields.
+//! The stored object is read back: a client library may drop the fields or fill in defaults.
 
 use std::time::Duration;
 
@@ -17,9 +16,9 @@ use crate::null_slice::null_slice;
 
 pub(crate) const CASE: Case = Case {
     id: "release-prefix-null-slice",
-    area: "A release isolation",
+    area: super::AREA,
     claims: &["release-prefix-null-slice"],
-    sentence: "a Service keeps its backends when one whose name is a prefix of its own gets a slice of nulls",
+    sentence: "a Service keeps its backends when one whose name is a prefix of its own gets null endpoints and ports",
     tier: Tier::Core,
     features: &[],
     needs: Needs {

@@ -1,8 +1,9 @@
-//! `release-prefix-object-deleted`: run 1: C's slice object is deleted. Run 2: Service C is deleted, slice first and
-//! Service first. Run 3: b moves to another slice of C. V serves {b} after the trigger.
+//! `release-prefix-object-deleted`: (1) the culprit's EndpointSlice is deleted; (2) the culprit is deleted,
+//! EndpointSlice first and Service first; (3) the backend moves to another EndpointSlice of the culprit. The victim
+//! serves after the trigger.
 //!
-//! The slices are hand-written and have no owner, so that no garbage collection chooses the order. The runs are axes,
-//! side by side.
+//! The EndpointSlices are hand-written and have no owner, so that garbage collection does not choose the order. The
+//! variants are axes and run concurrently.
 use std::time::Duration;
 
 use harness::{
@@ -21,7 +22,7 @@ use super::{
 
 pub(crate) const CASE: Case = Case {
     id: "release-prefix-object-deleted",
-    area: "A release isolation",
+    area: super::AREA,
     claims: &["release-prefix-object-deleted"],
     sentence: "a Service keeps its backends when objects of one whose name is a prefix of its own are deleted",
     tier: Tier::Core,
@@ -40,7 +41,7 @@ pub(crate) const CASE: Case = Case {
     run: |cx| Box::pin(run(cx)),
 };
 
-/// The other slice of C.
+/// The culprit's other EndpointSlice.
 const OTHER_SLICE: &str = "t-other";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +69,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         release(cx, pair).await?;
     }
     for (effect, what) in [
-        (Effect::Emptied, "the culprit without its slice refuses"),
+        (Effect::Emptied, "the culprit without its EndpointSlice refuses"),
         (Effect::Deleted, "the deleted culprit is not served"),
         (Effect::Moved, "the culprit serves its moved endpoints"),
     ] {
@@ -87,7 +88,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 }
 
 impl Release {
-    /// What C must come to.
+    /// What the culprit must become.
     fn effect(self) -> Effect {
         match self {
             Self::Slice => Effect::Emptied,
@@ -119,7 +120,7 @@ async fn release(cx: &Context, pair: &Pair<Release>) -> Result<(), Halt> {
     Ok(())
 }
 
-/// What shows that it has happened.
+/// Witness of the release.
 fn shows(pair: &Pair<Release>) -> Vec<Target> {
     match pair.how {
         Release::Slice => vec![pair.culprit.refuses()],

@@ -1,7 +1,8 @@
-//! `release-prefix-one-of-two`: C=`t` and V=`t-ext` both list {b1, b2}; C drops b1 only. After the trigger V still serves
-//! {b1, b2}, each with at least a quarter of N.
+//! `release-prefix-one-of-two`: `t` (the culprit) and `t-ext` (the victim) list the same two backends; the culprit
+//! drops one. After the trigger the victim serves both, each with at least a quarter of N.
 //!
-//! C must be seen to serve {b2} only, and is not emptied: a partial release may take another way through the code.
+//! The culprit must be seen to serve the other one only, and is not emptied: a partial release may take another code
+//! path.
 use std::time::Duration;
 
 use harness::{
@@ -18,7 +19,7 @@ use super::holders::{Hold, Holder, Wanted, all_serve, backends, released, some, 
 
 pub(crate) const CASE: Case = Case {
     id: "release-prefix-one-of-two",
-    area: "A release isolation",
+    area: super::AREA,
     claims: &["release-prefix-one-of-two"],
     sentence: "a Service keeps both backends when one whose name is a prefix of its own drops one of them",
     tier: Tier::Core,
@@ -37,10 +38,10 @@ pub(crate) const CASE: Case = Case {
     run: |cx| Box::pin(run(cx)),
 };
 
-/// Names: C's is a prefix of V's.
+/// Their names: the culprit's is a prefix of the victim's.
 const CULPRIT: &str = "t";
 const VICTIM: &str = "t-ext";
-/// Of what a client's probes meet, each backend's share, at least.
+/// Smallest share of a client's probes for each backend.
 const LEAST_SHARE: f64 = 0.25;
 
 async fn run(cx: &Context) -> Result<(), Halt> {
@@ -102,7 +103,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     undisturbed(cx, victims(), agents.as_ref()).await
 }
 
-/// Of a family, and of the Services in the order in which they are made.
+/// For a family, with the Services in the order of their creation.
 fn axis((family, order): &(Family, [&str; 2])) -> String {
     let age = if order[0] == VICTIM {
         "victim older"

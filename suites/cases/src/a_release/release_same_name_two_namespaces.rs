@@ -1,7 +1,7 @@
-//! `release-same-name-two-namespaces`: `ns1/equal` and `ns2/equal` share b, and their slices carry the same object name.
-//! Emptying, then deleting, the slice in ns1 leaves `ns2/equal` serving {b} after a trigger.
+//! `release-same-name-two-namespaces`: `ns1/equal` and `ns2/equal` share backends, and their EndpointSlices have the
+//! same name. Emptying, and then deleting, the EndpointSlice in ns1 leaves `ns2/equal` serving after a trigger.
 //!
-//! The slices' names are fixed, never generated: generated ones cannot collide.
+//! The names of the EndpointSlices are fixed: generated names cannot collide.
 use std::time::Duration;
 
 use harness::{
@@ -20,9 +20,9 @@ use super::holders::{
 
 pub(crate) const CASE: Case = Case {
     id: "release-same-name-two-namespaces",
-    area: "A release isolation",
+    area: super::AREA,
     claims: &["release-same-name-two-namespaces"],
-    sentence: "a Service keeps its backends when one of the same name in another namespace is emptied and its slice deleted",
+    sentence: "a Service keeps its backends when one of the same name in another namespace is emptied and its EndpointSlice deleted",
     tier: Tier::Core,
     features: &[],
     needs: Needs {
@@ -42,7 +42,7 @@ pub(crate) const CASE: Case = Case {
 const NAME: &str = "equal";
 
 async fn run(cx: &Context) -> Result<(), Halt> {
-    cx.phase("staging: one name in two namespaces lists the same backends, in slices of one name");
+    cx.phase("staging: one name in two namespaces lists the same backends, in EndpointSlices of one name");
     let namespace = cx.namespace().await?;
     let points = points(cx);
     let shared = points.iter().map(|(_, shared, _)| *shared);
@@ -64,7 +64,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let agents = agents::all(cx).await?;
     all_serve(cx, pairs.iter().flatten()).await?;
 
-    cx.phase("release: the slice in ns1 is emptied");
+    cx.phase("release: the EndpointSlice in ns1 is emptied");
     for [culprit, _] in &mut pairs {
         culprit.list(cx, &[]).await?;
     }
@@ -79,7 +79,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     )
     .await?;
 
-    cx.phase("release: the slice in ns1 is deleted");
+    cx.phase("release: the EndpointSlice in ns1 is deleted");
     for [culprit, _] in &pairs {
         cx.objects().delete(&culprit.slice).await?;
     }

@@ -1,8 +1,9 @@
-//! `release-victim-slice-rewritten`: after the release V's slice is deleted and, 5 s later, created under another name
-//! with b. V is REFUSE in between and serves {b} within T_ep of the creation, no restart.
+//! `release-victim-slice-rewritten`: after the release the victim's EndpointSlice is deleted and, 5 s later, created
+//! under another name. The victim is refused in between, and serves within the endpoint propagation limit after the
+//! creation, without a restart.
 //!
-//! Both effects are judged, the loss and the return: a V that goes on while it has no slice is as wrong as one that stays
-//! away.
+//! Both effects are judged, the loss and the return: a victim that serves while it has no EndpointSlice is as wrong as
+//! one that stays refused.
 use std::time::{Duration, Instant};
 
 use harness::{
@@ -23,9 +24,9 @@ use super::{
 
 pub(crate) const CASE: Case = Case {
     id: "release-victim-slice-rewritten",
-    area: "A release isolation",
+    area: super::AREA,
     claims: &["release-victim-slice-rewritten"],
-    sentence: "a Service whose slice is deleted and created under another name, after a release, is refused and serves again",
+    sentence: "a Service whose EndpointSlice is deleted and created under another name, after a release, is refused and serves again",
     tier: Tier::Core,
     features: &[],
     needs: Needs {
@@ -59,7 +60,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let released: Vec<Target> = pairs.iter().map(|pair| pair.culprit.refuses()).collect();
     witnessed(cx, (Effect::Emptied, "the culprit refuses"), &released).await?;
 
-    cx.phase("the victim's slice is deleted: the victim refuses");
+    cx.phase("the victim's EndpointSlice is deleted: the victim is refused");
     for pair in &pairs {
         cx.objects().delete(&pair.victim.slice).await?;
     }
@@ -69,14 +70,14 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     probing::judge_briefly(cx, cx.clients(), &refuses, within).await?;
     has_lasted(deleted, WITHOUT).await;
 
-    cx.phase("the victim's slice is created under another name: the victim serves its backends");
+    cx.phase("the victim's EndpointSlice is created under another name: the victim serves its backends");
     for pair in &pairs {
         pair.victim.make_slice(cx, OTHER_SLICE, &pair.shared).await?;
     }
     let within = Within::from_now(cx.limits().endpoints);
     let serves: Vec<Target> = pairs.iter().flat_map(|pair| pair.victim.serves()).collect();
     probing::judge(cx, cx.clients(), &serves, within).await?;
-    // C's stay as they were: V's return is no return of C's.
+    // The culprit's stay as they were: the victim's return is not the culprit's.
     probing::judge_briefly(cx, cx.clients(), &released, within).await?;
     undisturbed(cx, pairs.iter().map(|pair| &pair.culprit), agents.as_ref()).await
 }

@@ -1,10 +1,10 @@
-//! Common staging A: a culprit C and a victim V list the same backends, and C lets go of them.
+//! The objects of the first cases of area A, and their course: culprit and victim list the same backends, and the
+//! culprit drops them.
 //!
-//! C and V are selectorless Services, each with its own slice. From the release to the last probe nobody writes
-//! V's slice or restarts the agent: either would heal the fault and let it pass. The axes are 1, 2 and 10 shared
-//! backends; V created before and after C; and the trigger: an annotation on Service V, or (the twin) the same with a port
-//! p2 added, whose answers prove that V was reconciled. All variants run side by side, each in a namespace of its
-//! own and on backend ports of its own, so that no backend has more than its two holders.
+//! The axes are 1, 2 and 10 shared backends; the victim created before and after the culprit; and the trigger: an
+//! annotation of the victim, or (the twin) an annotation and a new port p2, whose answers prove that the victim was
+//! reconciled. All variants run concurrently, each in a namespace and on backend ports of its own, so that no backend
+//! has more than its two holders.
 
 use std::time::Instant;
 
@@ -27,7 +27,7 @@ use harness::{
 use oracle::history::Transport;
 use serde_json::{Value, json};
 
-/// Names: C's is a prefix of V's.
+/// Their names: the culprit's is a prefix of the victim's.
 const CULPRIT: &str = "t";
 const VICTIM: &str = "t-ext";
 
@@ -36,7 +36,7 @@ const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Udp];
 /// Service ports p1 and p2; not the backends' ports.
 const P1: u16 = 7480;
 const P2: u16 = 7481;
-/// Backend ports of the variants: two each from here.
+/// First backend port of the variants, which have two each.
 const FIRST_TARGET: u16 = 8000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ enum Trigger {
     AnnotationAndPort,
 }
 
-/// A point of the axes.
+/// A combination of the axes.
 #[derive(Clone, Copy)]
 struct Point {
     family: Family,
@@ -61,7 +61,7 @@ struct Point {
     trigger: Trigger,
 }
 
-/// One point of the axes, and what it works with.
+/// A combination of the axes, with the names and ports of its objects.
 struct Variant {
     axis: String,
     family: Family,
@@ -69,20 +69,20 @@ struct Variant {
     shared: Vec<Backend>,
     older: Older,
     trigger: Trigger,
-    /// Where p1 and p2 lead.
+    /// Target ports of p1 and p2.
     targets: [u16; 2],
 }
 
-/// A variant whose objects are there.
+/// A variant whose objects exist.
 struct Staged {
     variant: Variant,
     culprit: std::net::IpAddr,
     victim: std::net::IpAddr,
-    /// V's slice as it was written, for the only time.
+    /// The victim's EndpointSlice as it was written, once.
     victims_slice: String,
 }
 
-/// The row: staging, control, release by `release`, fence, witness, trigger, fence, V serves {b} for T_hold.
+/// The whole case: staging, control, release by `release`, fence, witness, trigger, fence, verdict over the hold time.
 pub(super) async fn prefix_release(
     cx: &Context,
     release: impl AsyncFn(&Context, &Key) -> Result<Written, Halt>,
@@ -109,7 +109,7 @@ pub(super) async fn prefix_release(
     fence::pass(cx).await?;
     probing::control(cx, "both serve {b} first", cx.clients(), &both, within).await?;
 
-    cx.phase("release: the culprit's slice drops all backends");
+    cx.phase("release: the culprit's EndpointSlice drops all backends");
     for one in &staged {
         release(cx, &Key::slice(&one.variant.namespace, CULPRIT)).await?;
     }
@@ -132,7 +132,8 @@ pub(super) async fn prefix_release(
     let within = Within::from(triggered, cx.limits().service);
     let reconciled = probing::settle(cx, cx.clients(), &added, within);
     let (_, reconciled) = futures::try_join!(window.hold(cx), reconciled)?;
-    // After the hold's verdict: a victim that lost {b} has lost it on p2 too, which is a failure, not a missing witness.
+    // After that verdict: a victim that lost its backends lost them on p2 too, which is a failure, not a missing
+    // witness.
     probing::record_settled(cx, &reconciled);
     effect::must_hold(
         cx,
@@ -143,7 +144,7 @@ pub(super) async fn prefix_release(
     undisturbed(cx, &staged, agents.as_ref()).await
 }
 
-/// Nobody has healed the fault meanwhile.
+/// Nothing has healed the fault meanwhile.
 async fn undisturbed(
     cx: &Context,
     staged: &[Staged],
@@ -240,7 +241,7 @@ async fn variants(cx: &Context, points: Vec<Point>, backends: &[Backend]) -> Res
                 axis: point.axis(),
                 family,
                 namespace: cx.namespace().await?,
-                // Another first one for each variant, so that none carries the load of all.
+                // From another first one for each variant, so that none serves all of them.
                 shared: backends
                     .iter()
                     .cycle()
@@ -316,7 +317,7 @@ impl Staged {
         self.serves(CULPRIT, self.culprit, P1, self.variant.targets[0])
     }
 
-    /// Of the twin; otherwise none.
+    /// Only the twin has one.
     fn victim_p2(&self) -> Vec<Target> {
         match self.variant.trigger {
             Trigger::Annotation => Vec::new(),

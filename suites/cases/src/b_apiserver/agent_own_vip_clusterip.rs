@@ -1,10 +1,11 @@
-//! `agent-own-vip-clusterip`: the agent reaches the API through the `default/kubernetes` ClusterIP. The slice is emptied for
-//! ≥ 5 s, the agent's API connections are reset so that it must dial anew, and the slice is refilled with (i) the same, (ii)
-//! another address: a canary slice written after the refill takes effect on that node within T_heal, without a restart.
+//! `agent-own-vip-clusterip`: the agent reaches the API through the ClusterIP of `default/kubernetes`. Its
+//! EndpointSlice is emptied for at least 5 s, the agent's API connections are reset so that it must dial again, and the
+//! EndpointSlice is refilled with (i) the same, (ii) another address. A canary written after the refill takes effect on
+//! that node within the recovery limit, without a restart.
 //!
-//! All API servers are killed while the slice is empty: that resets all connections, and whatever an agent dials meanwhile,
-//! its Service or what it remembers, fails. (ii) is for whoever documents further addresses, and asks for two API servers: in
-//! the second run only the other one comes back.
+//! All API servers are killed while the EndpointSlice is empty: that resets all connections, and whatever an agent
+//! dials meanwhile fails, its Service or an address that it remembers. (ii) is for targets that document further
+//! addresses, and needs two API servers: in the second run only the other one starts again.
 use std::time::Duration;
 
 use cluster::{ApiEndpoint, ApiFault, ApiServer, Capability, LONGEST, Stop};
@@ -19,15 +20,15 @@ use harness::{
 };
 
 use super::{
+    api_endpoint::{AgentUnderTest, Canary, EMPTY, Reset, node},
     kubernetes::Kubernetes,
-    own_way::{Canary, EMPTY, Led, Reset, node},
 };
 
 pub(crate) const CASE: Case = Case {
     id: "agent-own-vip-clusterip",
-    area: "B default/kubernetes and the agent's own way to the API",
+    area: super::AREA,
     claims: &["agent-own-vip-clusterip"],
-    sentence: "an agent that reaches the API by default/kubernetes reconnects after the slice was emptied",
+    sentence: "an agent that reaches the API through default/kubernetes reconnects after its EndpointSlice was emptied",
     tier: Tier::Robustness,
     features: &[],
     needs: Needs {
@@ -42,7 +43,7 @@ pub(crate) const CASE: Case = Case {
         target: &[OfTarget::ServiceWay],
     },
     disruptive: true,
-    manifest: include_str!("own_way.yaml"),
+    manifest: include_str!("api_endpoint.yaml"),
     longest: Duration::from_secs(500),
     takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),
@@ -92,11 +93,11 @@ async fn same(
         server: kubernetes.address,
         further: Vec::new(),
     };
-    let led = Led::lead(cx, node, &to, canary, &[SAME]).await?;
-    let down = empty(cx, SAME, kubernetes, &led, servers).await?;
+    let agent = AgentUnderTest::redirect(cx, node, &to, canary, &[SAME]).await?;
+    let down = empty(cx, SAME, kubernetes, &agent, servers).await?;
 
     cx.phase(&format!(
-        "{SAME}: the API servers are back, and the slice is refilled"
+        "{SAME}: the API servers run again, and the EndpointSlice is refilled"
     ));
     for server in down {
         server.heal().await?;
@@ -104,8 +105,8 @@ async fn same(
     let filled = kubernetes.list_again(cx).await?;
     let within = Within::from(filled.at, cx.limits().heal);
     canary.judge(cx, SAME, node, within).await?;
-    led.not_restarted(cx, SAME).await?;
-    led.back(cx).await
+    agent.not_restarted(cx, SAME).await?;
+    agent.back(cx).await
 }
 
 async fn another(
@@ -121,44 +122,44 @@ async fn another(
         server: kubernetes.address,
         further: vec![second.address],
     };
-    let led = Led::lead(cx, node, &to, canary, &[ANOTHER]).await?;
-    let first_down = empty(cx, ANOTHER, kubernetes, &led, std::slice::from_ref(first)).await?;
+    let agent = AgentUnderTest::redirect(cx, node, &to, canary, &[ANOTHER]).await?;
+    let first_down = empty(cx, ANOTHER, kubernetes, &agent, std::slice::from_ref(first)).await?;
 
     cx.phase(&format!(
-        "{ANOTHER}: the other API server is there, and the slice lists it"
+        "{ANOTHER}: the other API server runs, and the EndpointSlice lists it"
     ));
     second_down.heal().await?;
     let filled = kubernetes.list_servers(cx, &[second.address]).await?;
     let within = Within::from(filled.at, cx.limits().heal);
     canary.judge(cx, ANOTHER, node, within).await?;
-    led.not_restarted(cx, ANOTHER).await?;
+    agent.not_restarted(cx, ANOTHER).await?;
     for server in first_down {
         server.heal().await?;
     }
-    led.back(cx).await
+    agent.back(cx).await
 }
 
-/// The slice is emptied and these API servers are killed; the agent has lost its connections and finds no other until the
-/// slice has been empty for long enough.
+/// Empties the EndpointSlice and kills these API servers. The agent has lost its connections, and has found no other
+/// server, until the EndpointSlice has been empty for long enough.
 async fn empty(
     cx: &Context,
     axis: &str,
     kubernetes: &Kubernetes,
-    led: &Led,
+    agent: &AgentUnderTest,
     servers: &[ApiServer],
 ) -> Result<Vec<ApiFaultGuard>, Halt> {
     cx.phase(&format!("{axis}: emptied, and the API servers are killed"));
-    let before = led.connections(cx).await?;
+    let before = agent.connections(cx).await?;
     let emptied = kubernetes.empty(cx).await?;
-    // As long as it has its connections.
-    fence::pass_on(cx, std::slice::from_ref(&led.node)).await?;
+    // Before it loses its connections.
+    fence::pass_on(cx, std::slice::from_ref(&agent.node)).await?;
     let mut down = Vec::new();
     for server in servers {
         down.push(kill(cx, server).await?);
     }
     let reset = Reset::of(before);
-    led.dials_anew(cx, axis, &reset, emptied.at).await?;
-    let found = led.connections(cx).await?;
+    agent.dials_again(cx, axis, &reset, emptied.at).await?;
+    let found = agent.connections(cx).await?;
     if !found.established.is_empty() {
         return Err(Halt::Inconclusive(format!(
             "the agent has connections {:?} to the API though no API server runs: no dial was seen to fail for {EMPTY:?}",

@@ -1,8 +1,9 @@
-//! `agent-own-vip-nodeport`: the agent reaches the API by a node address and the node port of a Service. The slice is
-//! emptied for ≥ 5 s, the agent's API connections are reset, the slice is refilled: a canary slice written after the refill
-//! takes effect on that node within T_heal, without a restart.
+//! `agent-own-vip-nodeport`: the agent reaches the API through a node address and the node port of a Service. Its
+//! EndpointSlice is emptied for at least 5 s, the agent's API connections are reset, and it is refilled: a canary
+//! written after the refill takes effect on that node within the recovery limit, without a restart.
 //!
-//! The node port of the agent's own node and of another node, each in its own run: only the first is translated on its node.
+//! One run uses the node port of the agent's own node, another that of another node: only the first is translated on
+//! its node.
 use std::time::Duration;
 
 use cluster::{ApiEndpoint, Capability};
@@ -17,13 +18,13 @@ use harness::{
     waiting::Within,
 };
 
-use super::own_way::{Canary, Frontend, Led, Way, node};
+use super::api_endpoint::{AgentUnderTest, ApiService, Canary, Frontend, node};
 
 pub(crate) const CASE: Case = Case {
     id: "agent-own-vip-nodeport",
-    area: "B default/kubernetes and the agent's own way to the API",
+    area: super::AREA,
     claims: &["agent-own-vip-nodeport"],
-    sentence: "an agent that reaches the API by a node port reconnects after the Service behind it was emptied",
+    sentence: "an agent that reaches the API through a node port reconnects after the Service behind it was emptied",
     tier: Tier::Robustness,
     features: &[],
     needs: Needs {
@@ -34,7 +35,7 @@ pub(crate) const CASE: Case = Case {
         target: &[OfTarget::ServiceWay],
     },
     disruptive: true,
-    manifest: include_str!("own_way.yaml"),
+    manifest: include_str!("api_endpoint.yaml"),
     longest: Duration::from_secs(500),
     takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),
@@ -52,32 +53,34 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 }
 
 async fn one(cx: &Context, axis: &str, node: &str, of: &str) -> Result<(), Halt> {
-    cx.phase(&format!("{axis}: staging a Service that leads to the API server"));
+    cx.phase(&format!(
+        "{axis}: staging a Service with the API server as its backend"
+    ));
     let namespace = cx.namespace().await?;
-    let way = Way::stage(cx, &namespace, Frontend::NodePort, of).await?;
-    let mut canary = Canary::stage(cx, &namespace, way.family, node).await?;
+    let api = ApiService::stage(cx, &namespace, Frontend::NodePort, of).await?;
+    let mut canary = Canary::stage(cx, &namespace, api.family, node).await?;
     fence::pass(cx).await?;
     let to = ApiEndpoint {
-        server: way.address,
+        server: api.address,
         further: Vec::new(),
     };
-    let led = Led::lead(cx, node, &to, &mut canary, &[axis]).await?;
+    let agent = AgentUnderTest::redirect(cx, node, &to, &mut canary, &[axis]).await?;
 
     cx.phase(&format!("{axis}: emptied, and the agent's connections are reset"));
     let others = cx.clients().on(node);
-    let refuses = [way.refuses(axis)];
-    let emptied = way.empty(cx).await?;
+    let refuses = [api.refuses(axis)];
+    let emptied = api.empty(cx).await?;
     let within = Within::from(emptied.at, cx.limits().endpoints);
     let (effect, what) = (Effect::Emptied, "others see that it is empty");
     effect::takes_effect(cx, effect, what, &others, &refuses, within).await?;
-    let reset = led.reset(cx).await?;
-    led.dials_anew(cx, axis, &reset, emptied.at).await?;
+    let reset = agent.reset(cx).await?;
+    agent.dials_again(cx, axis, &reset, emptied.at).await?;
     probing::judge(cx, &others, &refuses, Within::from_now(cx.limits().endpoints)).await?;
 
     cx.phase(&format!("{axis}: refilled"));
-    let filled = way.list(cx, way.server).await?;
+    let filled = api.list(cx, api.server).await?;
     let within = Within::from(filled.at, cx.limits().heal);
     canary.judge(cx, axis, node, within).await?;
-    led.not_restarted(cx, axis).await?;
-    led.back(cx).await
+    agent.not_restarted(cx, axis).await?;
+    agent.back(cx).await
 }

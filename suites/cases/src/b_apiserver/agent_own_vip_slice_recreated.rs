@@ -1,8 +1,9 @@
-//! `agent-own-vip-slice-recreated`: the slice behind the agent's own VIP (second run: the Service too, same ClusterIP) is
-//! deleted and created again ≥ 5 s later. The agent works again within T_heal of the creation, without a restart.
+//! `agent-own-vip-slice-recreated`: the EndpointSlice behind the agent's own API endpoint (in a second run the Service
+//! too, with the same ClusterIP) is deleted and created again at least 5 s later. The agent works again within the
+//! recovery limit after the creation, without a restart.
 //!
-//! The API server lives all along: only the Service that leads there is gone. The agent's connections are reset meanwhile,
-//! and other clients see the truth, which a later creation does not change.
+//! The API server keeps running: only the path through the Service is gone. The agent's connections are reset
+//! meanwhile, and other clients see the Service without endpoints until it is created again.
 use std::time::Duration;
 
 use cluster::{ApiEndpoint, Capability};
@@ -18,13 +19,13 @@ use harness::{
 };
 use serde_json::{Value, json};
 
-use super::own_way::{Canary, Frontend, Led, Way, node};
+use super::api_endpoint::{AgentUnderTest, ApiService, Canary, Frontend, node};
 
 pub(crate) const CASE: Case = Case {
     id: "agent-own-vip-slice-recreated",
-    area: "B default/kubernetes and the agent's own way to the API",
+    area: super::AREA,
     claims: &["agent-own-vip-slice-recreated"],
-    sentence: "an agent reconnects after the slice, or the Service, behind its own API endpoint was created again",
+    sentence: "an agent reconnects after the EndpointSlice or the Service of its own API endpoint was created again",
     tier: Tier::Robustness,
     features: &[],
     needs: Needs {
@@ -35,7 +36,7 @@ pub(crate) const CASE: Case = Case {
         target: &[OfTarget::ServiceWay],
     },
     disruptive: true,
-    manifest: include_str!("own_way.yaml"),
+    manifest: include_str!("api_endpoint.yaml"),
     longest: Duration::from_secs(400),
     takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),
@@ -45,39 +46,45 @@ const SLICE: &str = "its slice";
 const BOTH: &str = "its slice and its Service";
 
 async fn run(cx: &Context) -> Result<(), Halt> {
-    cx.phase("staging: a Service that leads to the API server");
+    cx.phase("staging: a Service with the API server as its backend");
     let (namespace, node) = (cx.namespace().await?, node(cx)?);
-    let way = Way::stage(cx, &namespace, Frontend::ClusterIp, &node).await?;
-    let mut canary = Canary::stage(cx, &namespace, way.family, &node).await?;
+    let api = ApiService::stage(cx, &namespace, Frontend::ClusterIp, &node).await?;
+    let mut canary = Canary::stage(cx, &namespace, api.family, &node).await?;
     fence::pass(cx).await?;
     let to = ApiEndpoint {
-        server: way.address,
+        server: api.address,
         further: Vec::new(),
     };
     let axes = cx.axes().choose(vec![SLICE, BOTH], |axis| (*axis).to_owned());
-    let led = Led::lead(cx, &node, &to, &mut canary, &axes).await?;
+    let agent = AgentUnderTest::redirect(cx, &node, &to, &mut canary, &axes).await?;
     for axis in axes {
-        recreate(cx, axis, &way, &led, &mut canary).await?;
-        led.not_restarted(cx, axis).await?;
+        recreate(cx, axis, &api, &agent, &mut canary).await?;
+        agent.not_restarted(cx, axis).await?;
         if !cx.axes().is_open(axis) {
-            // Whoever is locked out by the one can't be tried with the other.
+            // An agent that the first step locks out cannot be tested with the second.
             break;
         }
     }
-    led.back(cx).await
+    agent.back(cx).await
 }
 
-async fn recreate(cx: &Context, axis: &str, way: &Way, led: &Led, canary: &mut Canary) -> Result<(), Halt> {
+async fn recreate(
+    cx: &Context,
+    axis: &str,
+    api: &ApiService,
+    agent: &AgentUnderTest,
+    canary: &mut Canary,
+) -> Result<(), Halt> {
     cx.phase(&format!("{axis}: deleted, and the agent's connections are reset"));
-    let slice = again(cx.objects().get(&way.slice).await?);
-    let service = again(cx.objects().get(&way.service).await?);
-    let others = cx.clients().on(&led.node);
-    let mut deleted = cx.objects().delete(&way.slice).await?;
-    let mut gone = way.refuses(axis);
+    let slice = again(cx.objects().get(&api.slice).await?);
+    let service = again(cx.objects().get(&api.service).await?);
+    let others = cx.clients().on(&agent.node);
+    let mut deleted = cx.objects().delete(&api.slice).await?;
+    let mut gone = api.refuses(axis);
     if axis == BOTH {
-        deleted = cx.objects().delete(&way.service).await?;
-        // An address that nobody has any more.
-        gone = way.is_dead(axis);
+        deleted = cx.objects().delete(&api.service).await?;
+        // An address that no Service has any more.
+        gone = api.is_dead(axis);
     }
     let within = Within::from(deleted.at, cx.limits().endpoints);
     let effect = if axis == BOTH {
@@ -86,9 +93,9 @@ async fn recreate(cx: &Context, axis: &str, way: &Way, led: &Led, canary: &mut C
         Effect::Emptied
     };
     let seen = std::slice::from_ref(&gone);
-    effect::takes_effect(cx, effect, "others see that it is gone", &others, seen, within).await?;
-    let reset = led.reset(cx).await?;
-    led.dials_anew(cx, axis, &reset, deleted.at).await?;
+    effect::takes_effect(cx, effect, "others see that it is deleted", &others, seen, within).await?;
+    let reset = agent.reset(cx).await?;
+    agent.dials_again(cx, axis, &reset, deleted.at).await?;
     probing::judge(cx, &others, &[gone], Within::from_now(cx.limits().endpoints)).await?;
 
     cx.phase(&format!("{axis}: made again"));
@@ -97,10 +104,10 @@ async fn recreate(cx: &Context, axis: &str, way: &Way, led: &Led, canary: &mut C
     }
     let made = cx.objects().create(&slice).await?;
     let within = Within::from(made.at, cx.limits().heal);
-    canary.judge(cx, axis, &led.node, within).await
+    canary.judge(cx, axis, &agent.node, within).await
 }
 
-/// An object as it is to be created: with its spec, its ClusterIP among it, and nothing that the API server has added.
+/// An object to create: with its spec and ClusterIP, and without what the API server has added.
 fn again(mut object: Value) -> Value {
     let metadata = &object["metadata"];
     object["metadata"] = json!({

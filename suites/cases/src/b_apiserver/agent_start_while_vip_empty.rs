@@ -1,7 +1,9 @@
-//! `agent-start-while-vip-empty`: kernel state from the last run maps the agent's own API VIP to nothing; the agent is
-//! killed. It starts, and a canary takes effect within T_heal after an API server answers at its real address.
+//! `agent-start-while-vip-empty`: the kernel state of the agent's last run has no backend for its own API endpoint, and
+//! the agent is killed. It starts, and a canary takes effect within the recovery limit after an API server answers at
+//! its real address.
 //!
-//! The slice is full again before the agent starts, which nobody on the node has seen: a probe of the VIP is still REFUSE.
+//! The EndpointSlice is full again before the agent starts, which nothing on the node has seen: a probe is still
+//! refused.
 use std::time::Duration;
 
 use cluster::{ApiEndpoint, Capability, Stop};
@@ -18,11 +20,11 @@ use harness::{
     waiting::Within,
 };
 
-use super::own_way::{Canary, Frontend, Led, Way, node};
+use super::api_endpoint::{AgentUnderTest, ApiService, Canary, Frontend, node};
 
 pub(crate) const CASE: Case = Case {
     id: "agent-start-while-vip-empty",
-    area: "B default/kubernetes and the agent's own way to the API",
+    area: super::AREA,
     claims: &["agent-start-while-vip-empty"],
     sentence: "an agent starts although the node's kernel still drops the address of its API server",
     tier: Tier::Robustness,
@@ -35,7 +37,7 @@ pub(crate) const CASE: Case = Case {
         target: &[OfTarget::ServiceWay],
     },
     disruptive: true,
-    manifest: include_str!("own_way.yaml"),
+    manifest: include_str!("api_endpoint.yaml"),
     longest: Duration::from_secs(400),
     takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),
@@ -44,32 +46,32 @@ pub(crate) const CASE: Case = Case {
 const AXIS: &str = "killed while its Service was empty";
 
 async fn run(cx: &Context) -> Result<(), Halt> {
-    cx.phase("staging: a Service that leads to the API server");
+    cx.phase("staging: a Service with the API server as its backend");
     let (namespace, node) = (cx.namespace().await?, node(cx)?);
-    let way = Way::stage(cx, &namespace, Frontend::ClusterIp, &node).await?;
-    let mut canary = Canary::stage(cx, &namespace, way.family, &node).await?;
+    let api = ApiService::stage(cx, &namespace, Frontend::ClusterIp, &node).await?;
+    let mut canary = Canary::stage(cx, &namespace, api.family, &node).await?;
     fence::pass(cx).await?;
     let to = ApiEndpoint {
-        server: way.address,
+        server: api.address,
         further: Vec::new(),
     };
-    let led = Led::lead(cx, &node, &to, &mut canary, &[AXIS]).await?;
+    let agent = AgentUnderTest::redirect(cx, &node, &to, &mut canary, &[AXIS]).await?;
     let others = cx.clients().on(&node);
-    let refuses = [way.refuses(AXIS)];
+    let refuses = [api.refuses(AXIS)];
 
     cx.phase("fault: the Service is emptied, and the agent killed");
-    let emptied = way.empty(cx).await?;
+    let emptied = api.empty(cx).await?;
     let within = Within::from(emptied.at, cx.limits().endpoints);
     let (effect, what) = (Effect::Emptied, "others see that it is empty");
     effect::takes_effect(cx, effect, what, &others, &refuses, within).await?;
     let before = cx.cluster().agents()?.state(&node).await?;
     let killed = StoppedAgent::stop(cx.faults(), &node, Stop::Kill).await?;
     cx.fault(&format!("agent of {node} killed, process {:?}", before.pid));
-    let filled = way.list(cx, way.server).await?;
+    let filled = api.list(cx, api.server).await?;
     let within = Within::from(filled.at, cx.limits().endpoints);
     probing::witness(
         cx,
-        "what the node's kernel has is in the way",
+        "the node's kernel state has no backend for the endpoint",
         &others,
         &refuses,
         within,
@@ -80,9 +82,9 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let within = Within::from_now(cx.limits().heal);
     killed.start().await?;
     canary.judge(cx, AXIS, &node, within).await?;
-    // Judged by what packets met; but it must be a new process that did it.
+    // Packets decide, and only a new process may have made them succeed.
     if let Some(ready) = agents::ready(cx, &node, &before, within).await? {
         cx.record_delay("the agent is ready again", ready.duration_since(within.since));
     }
-    led.back(cx).await
+    agent.back(cx).await
 }

@@ -1,8 +1,9 @@
-//! `agent-start-with-stale-vip`: the agent is down while the only API server's address changes. On start it reaches the API
-//! by its documented second way and a canary takes effect within T_heal, though its kernel state names the old address.
+//! `agent-start-with-stale-vip`: the agent is down while the address of the only API server changes. When it starts, it
+//! reaches the API through its documented further addresses, and a canary takes effect within the recovery limit,
+//! although its kernel state names the old address.
 //!
-//! The old address answers nothing: its API server is killed and stays so. The new one's server was down as long as the
-//! agent ran. The second way is a list of further addresses; the setting is recorded.
+//! The old address answers nothing: its API server is killed and stays down. The new API server was down as long as the
+//! agent ran. The list of further addresses is recorded.
 use std::time::Duration;
 
 use cluster::{ApiEndpoint, ApiFault, ApiServer, Capability, LONGEST, Stop};
@@ -19,13 +20,13 @@ use harness::{
     waiting::Within,
 };
 
-use super::own_way::{Canary, Frontend, Led, Way, node};
+use super::api_endpoint::{AgentUnderTest, ApiService, Canary, Frontend, node};
 
 pub(crate) const CASE: Case = Case {
     id: "agent-start-with-stale-vip",
-    area: "B default/kubernetes and the agent's own way to the API",
+    area: super::AREA,
     claims: &["agent-start-with-stale-vip"],
-    sentence: "an agent starts although the node's kernel still translates the address of its API server to one that is gone",
+    sentence: "an agent starts although the node's kernel still translates the address of its API server to a former one",
     tier: Tier::Robustness,
     features: &[],
     needs: Needs {
@@ -40,7 +41,7 @@ pub(crate) const CASE: Case = Case {
         target: &[OfTarget::ServiceWay, OfTarget::FurtherAddresses],
     },
     disruptive: true,
-    manifest: include_str!("own_way.yaml"),
+    manifest: include_str!("api_endpoint.yaml"),
     longest: Duration::from_secs(400),
     takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),
@@ -49,7 +50,7 @@ pub(crate) const CASE: Case = Case {
 const AXIS: &str = "the API server's address changes while the agent is down";
 
 async fn run(cx: &Context) -> Result<(), Halt> {
-    cx.phase("staging: a Service that leads to the only API server");
+    cx.phase("staging: a Service with the only API server as its backend");
     let (namespace, node) = (cx.namespace().await?, node(cx)?);
     let servers = cx.cluster().control_plane()?.servers().await?;
     let [old, new, ..] = servers.as_slice() else {
@@ -57,35 +58,35 @@ async fn run(cx: &Context) -> Result<(), Halt> {
             "two API servers are needed, found {servers:?}"
         )));
     };
-    let way = Way::stage(cx, &namespace, Frontend::ClusterIp, &node).await?;
-    let mut canary = Canary::stage(cx, &namespace, way.family, &node).await?;
+    let api = ApiService::stage(cx, &namespace, Frontend::ClusterIp, &node).await?;
+    let mut canary = Canary::stage(cx, &namespace, api.family, &node).await?;
     fence::pass(cx).await?;
     let new_down = kill(cx, new).await?;
     let to = ApiEndpoint {
-        server: way.address,
+        server: api.address,
         further: vec![new.address],
     };
-    let led = Led::lead(cx, &node, &to, &mut canary, &[AXIS]).await?;
+    let agent = AgentUnderTest::redirect(cx, &node, &to, &mut canary, &[AXIS]).await?;
     cx.axes().not_enabled(
         "with further addresses switched off",
         "what an agent has learned by itself is no setting, and no other source has the new address",
     );
-    cx.record("the second way", format!("further addresses: {:?}", to.further));
+    cx.record("further addresses", format!("{:?}", to.further));
 
     cx.phase("fault: the agent is down while the address changes");
     let before = cx.cluster().agents()?.state(&node).await?;
     let killed = StoppedAgent::stop(cx.faults(), &node, Stop::Kill).await?;
     cx.fault(&format!("agent of {node} killed, process {:?}", before.pid));
-    // Nobody but the agent is to be without an API server.
+    // Only the agent is to be without an API server.
     new_down.heal().await?;
     let old_down = kill(cx, old).await?;
-    let moved = way.list(cx, new.address).await?;
+    let moved = api.list(cx, new.address).await?;
     let within = Within::from(moved.at, cx.limits().endpoints);
-    // The old address refuses, or answers nobody who is no part of its network.
-    let gone = [way.is_dead(AXIS)];
+    // The old address refuses, or answers nothing outside its network.
+    let gone = [api.is_dead(AXIS)];
     probing::witness(
         cx,
-        "what the node's kernel has leads to the old address",
+        "the node's kernel state still translates to the old address",
         &cx.clients().on(&node),
         &gone,
         within,
@@ -96,12 +97,12 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let within = Within::from_now(cx.limits().heal);
     killed.start().await?;
     canary.judge(cx, AXIS, &node, within).await?;
-    // Judged by what packets met; but it must be a new process that did it.
+    // Packets decide, and only a new process may have made them succeed.
     if let Some(ready) = agents::ready(cx, &node, &before, within).await? {
         cx.record_delay("the agent is ready again", ready.duration_since(within.since));
     }
     old_down.heal().await?;
-    led.back(cx).await
+    agent.back(cx).await
 }
 
 async fn kill(cx: &Context, server: &ApiServer) -> Result<ApiFaultGuard, Halt> {

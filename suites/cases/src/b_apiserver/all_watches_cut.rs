@@ -1,9 +1,10 @@
-//! `all-watches-cut`: every API connection of every agent is reset at once; no object changes. All Services have 0 failed
-//! probes for 5 min, and a canary written after 60 s takes effect within T_heal.
+//! `all-watches-cut`: every API connection of every agent is reset at once; no object changes. No probe of any Service
+//! fails for 5 min, and a canary written after 60 s takes effect within the recovery limit.
 //!
-//! The kernel of each node resets them, which is a RST to the API server; the witness is that each agent had some, and has
-//! none of them afterwards. Among the Services are one of several slices and, where the cluster has both families, one of
-//! both. 5 min and 60 s are for the long profile, where T_hold is longer; others scale both by it.
+//! The kernel of each node resets them, so that the API server gets a RST; the witness is that each agent had
+//! connections and has none of them afterwards. One of the Services has several EndpointSlices and, where the cluster
+//! has both families, one is dual-stack. 5 min and 60 s hold for the long profile, whose hold time is longer; other
+//! profiles scale both by it.
 use std::{
     collections::BTreeSet,
     net::{IpAddr, SocketAddr},
@@ -31,13 +32,13 @@ use oracle::history::Transport;
 use serde_json::{Value, json};
 
 use super::{
+    api_endpoint::{Canary, ends},
     kubernetes::no_restart,
-    own_way::{Canary, ends},
 };
 
 pub(crate) const CASE: Case = Case {
     id: "all-watches-cut",
-    area: "B default/kubernetes and the agent's own way to the API",
+    area: super::AREA,
     claims: &["all-watches-cut"],
     sentence: "when every connection of every agent to the API is reset, no Service fails, and later changes take effect",
     tier: Tier::Robustness,
@@ -58,22 +59,22 @@ pub(crate) const CASE: Case = Case {
 
 const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Udp];
 const PORT: u16 = 7480;
-/// Where the backends of each Service listen.
+/// First port of the backends.
 const TARGETS: [u16; 3] = [8001, 8002, 8003];
-/// The canary is written after so much of T_hold: of 10 min 60 s.
+/// The canary is written after this fraction of the hold time: after 60 s of 10 min.
 const CANARY: u32 = 10;
 
-/// A Service of two slices.
+/// A Service with two EndpointSlices.
 struct Staged {
     service: Key,
     slices: Vec<Key>,
     targets: Vec<Target>,
-    /// The newest versions of it all.
+    /// The newest versions of its objects.
     versions: Vec<String>,
 }
 
 async fn run(cx: &Context) -> Result<(), Halt> {
-    cx.phase("staging: Services of several slices, and a canary");
+    cx.phase("staging: Services with several EndpointSlices, and a canary");
     let namespace = cx.namespace().await?;
     let values: Vec<Value> = ["b1", "b2"]
         .into_iter()
@@ -146,7 +147,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     Ok(())
 }
 
-/// Resets those of one agent. It has had some, and has others, or none, when this returns.
+/// Resets the connections of one agent. On return it had some before, and now has others or none.
 async fn reset(cx: &Context, (node, process): &(String, u32), to: &[SocketAddr]) -> Result<(), Halt> {
     let cluster = &**cx.cluster();
     let gone = Connections::reset(cluster, node, *process, to).await?.established;
@@ -169,7 +170,7 @@ async fn reset(cx: &Context, (node, process): &(String, u32), to: &[SocketAddr])
     Ok(())
 }
 
-/// A Service of these families with a slice for each backend of each of them.
+/// A Service of these families with an EndpointSlice for each backend and family.
 async fn stage(
     cx: &Context,
     namespace: &str,
@@ -241,7 +242,7 @@ fn axis(families: &[Family]) -> String {
 }
 
 impl Staged {
-    /// Nobody has written it, which would have told agents what they must find out.
+    /// Nothing has written it: a write would have shown agents what they must find out by themselves.
     fn is_unchanged(&self, cx: &Context) -> Result<(), Halt> {
         let keys = std::iter::once(&self.service).chain(&self.slices);
         for (key, version) in keys.zip(&self.versions) {

@@ -1,11 +1,12 @@
 //! `empty-refill-no-restart`: an ordinary Service is emptied for 0.1, 1 and 60 s and refilled, 50 times. After every
-//! refill it serves exactly the slice within T_ep, on every node, with no restart and no other write.
+//! refill it serves exactly its EndpointSlice within the endpoint propagation limit, on every node, without a restart
+//! and another write.
 //!
-//! The 50 refills of a delay are spread over Services side by side, each emptied again and again: 5 Services × 10
-//! rounds for 0.1 and 1 s, 25 × 2 for 60 s, which in a row would take an hour. After every refill the fewest probes
-//! that show the set decide (14 for each backend, from every vantage and node), after the last N. The emptying must be seen as
-//! REFUSE at least once per delay ≥ 1 s, and the suite's own watch must show each empty version. No fence: it
-//! would be another write.
+//! The 50 refills of a delay are spread over Services that run concurrently: 5 Services with 10 rounds for 0.1 and 1 s,
+//! 25 with 2 for 60 s, which one by one would take an hour. After every refill the fewest probes that show the set
+//! decide (14 for each backend, from every client and node), after the last one N. For delays of 1 s and more the
+//! emptying must be seen as a refusal at least once, and the suite's own watch must show each empty version. No fence:
+//! it would be another write.
 
 use std::{
     collections::BTreeMap,
@@ -41,9 +42,9 @@ use super::kubernetes::no_restart;
 
 pub(crate) const CASE: Case = Case {
     id: "empty-refill-no-restart",
-    area: "B default/kubernetes and the agent's own way to the API",
+    area: super::AREA,
     claims: &["empty-refill-no-restart"],
-    sentence: "a Service that is emptied and refilled serves its slice again, each time, on every node",
+    sentence: "a Service that is emptied and refilled serves its EndpointSlice again, each time, on every node",
     tier: Tier::Core,
     features: &[],
     needs: Needs {
@@ -65,16 +66,16 @@ const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Udp];
 const PORT: u16 = 7480;
 /// Backend port of the first Service; each has its own.
 const FIRST_TARGET: u16 = 8000;
-/// From one probe to the next while a Service is empty.
+/// Interval of probes while a Service is empty.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long, over how many Services, how many times each.
+/// How long, over how many Services, and how often on each.
 const DELAYS: [(Duration, usize, usize); 3] = [
     (Duration::from_millis(100), 5, 10),
     (Duration::from_secs(1), 5, 10),
     (Duration::from_secs(60), 25, 2),
 ];
-/// Shorter ones may pass unseen by clients.
+/// Clients may miss shorter ones.
 const SEEN_FROM: Duration = Duration::from_secs(1);
 
 /// The Services of one delay.
@@ -167,7 +168,7 @@ async fn rounds(cx: &Context, group: &Group, backends: &[Backend]) -> Result<(),
         &format!("{}: refusals seen while empty", group.axis),
         seen.join(", "),
     );
-    // Who applies a change later than this, within T_ep, need not show it.
+    // An agent may apply a change later than this, within the endpoint propagation limit.
     if group.delay >= cx.limits().endpoints && refused.is_empty() {
         let finding = Finding {
             weight: Weight::Violation,
@@ -237,8 +238,8 @@ fn saw_empty(cx: &Context, staged: &Staged, emptied: &Written) -> Result<(), Hal
     )))
 }
 
-/// Probes from every client until each Service was refused once, or the delay is over. Returns how many were, by
-/// node.
+/// Probes from every client until each Service was refused once, or the delay is over. Returns the number of refusals
+/// by node.
 async fn witness(cx: &Context, group: &Group) -> Result<BTreeMap<String, usize>, Halt> {
     let looks = group.delay.as_millis().div_ceil(LOOK.as_millis());
     let entry = |staged: &Staged| PlanEntry {
@@ -345,7 +346,7 @@ async fn stage(
     })
 }
 
-/// One on each of the first two nodes, listening on every Service's port.
+/// A backend on each of the first two nodes, listening on every Service's port.
 async fn backends(cx: &Context, namespace: &str) -> Result<Vec<Backend>, Halt> {
     let services: usize = DELAYS.iter().map(|(_, services, _)| services).sum();
     let ports: Vec<u16> = (FIRST_TARGET..).take(services * cx.families().len()).collect();

@@ -1,8 +1,8 @@
-//! `default/kubernetes` in the hands of a case: nobody else writes its slice meanwhile, and the API servers do again when
-//! the case has ended, however that happens.
+//! The EndpointSlice of `default/kubernetes`, written by a case: the API servers do not write it meanwhile, and do
+//! again when the case has ended, however that happens.
 //!
-//! Its endpoints are then pods of the suite, which say who they are. Agents don't need it: they have connections, and the
-//! addresses that they were configured with.
+//! Its endpoints are then pods of the suite, which answer with their identity. Agents do not need it: they have
+//! connections, and the addresses of their configuration.
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
@@ -30,36 +30,36 @@ use serde_json::{Value, json};
 
 use crate::null_slice::null_slice;
 
-/// Where pods listen that stand behind it.
+/// Port of the pods behind it.
 pub(super) const TARGET: u16 = 6443;
-/// Name of its port, there and in twins.
+/// Name of its port, in its twins too.
 pub(super) const PORT_NAME: &str = "https";
 
-/// What certificates of API servers are valid for.
+/// Name in certificates of API servers.
 pub(super) const VALID_FOR: &str = "kubernetes.default.svc";
 
-/// Handshakes are dear, to API servers too: a client begins one in so long.
+/// Interval of a client's handshakes, which are expensive, for API servers too.
 const HANDSHAKE: Duration = Duration::from_millis(100);
 
-/// How long N handshakes of a client take.
+/// Duration of N handshakes of a client.
 pub(super) fn handshakes(limits: &Limits) -> Duration {
     HANDSHAKE.mul_f64(limits.probes as f64)
 }
 
-/// The Service and its slice.
+/// The Service and its EndpointSlice.
 pub(super) struct Kubernetes {
     /// Its only family.
     pub(super) family: Family,
     /// Its ClusterIP and port.
     pub(super) address: SocketAddr,
     slice: Key,
-    /// What the API servers have written last.
+    /// Last endpoints of the API servers.
     endpoints: Value,
     alone: ApiFaultGuard,
 }
 
 impl Kubernetes {
-    /// Takes the slice, for [`LONGEST`] at most; the families that the Service does not have are no axes.
+    /// Takes the EndpointSlice over, for [`LONGEST`] at most. Families that the Service does not have are no axes.
     pub(super) async fn take(cx: &Context) -> Result<Self, Halt> {
         let (family, address) = frontend(cx).await?;
         cx.objects().watch().follow_namespace("default");
@@ -75,7 +75,7 @@ impl Kubernetes {
         })
     }
 
-    /// Its slice lists these, in the form that kube-apiserver writes.
+    /// Makes its EndpointSlice list these, in the form that kube-apiserver writes.
     pub(super) async fn list(&self, cx: &Context, backends: &[&Backend]) -> Result<Written, Halt> {
         let endpoint = |backend: &&Backend| {
             let address = backend.address(self.family)?.to_string();
@@ -85,12 +85,12 @@ impl Kubernetes {
         self.write(cx, &json!(endpoints)).await
     }
 
-    /// Its slice lists the API servers that it listed when it was taken.
+    /// Makes its EndpointSlice list the API servers that it listed when it was taken over.
     pub(super) async fn list_again(&self, cx: &Context) -> Result<Written, Halt> {
         self.write(cx, &self.endpoints).await
     }
 
-    /// Its slice lists these API servers.
+    /// Makes its EndpointSlice list these API servers.
     pub(super) async fn list_servers(&self, cx: &Context, servers: &[SocketAddr]) -> Result<Written, Halt> {
         let endpoint = |server: &SocketAddr| json!({ "addresses": [server.ip().to_string()], "conditions": { "ready": true } });
         self.write(cx, &servers.iter().map(endpoint).collect()).await
@@ -102,7 +102,7 @@ impl Kubernetes {
         cx.objects().replace_fields(&self.slice, &fields).await
     }
 
-    /// Its slice is empty from now on, as after the end of the last API server; the suite's own watch has shown it.
+    /// Empties its EndpointSlice, as after the end of the last API server; the suite's own watch has shown it.
     pub(super) async fn empty(&self, cx: &Context) -> Result<Written, Halt> {
         null_slice(cx, &self.slice).await
     }
@@ -113,7 +113,7 @@ impl Kubernetes {
         Target::serves(axis, "kubernetes", Transport::Tcp, self.address, expected)
     }
 
-    /// It is served by one of these, whichever.
+    /// It is served by one of these.
     pub(super) fn serves_one_of(&self, axis: &str, backends: &[&Backend]) -> Target {
         let expected = identities(backends.iter().copied(), Transport::Tcp, TARGET);
         Target::serves_one_of(axis, "kubernetes", Transport::Tcp, self.address, expected)
@@ -125,10 +125,10 @@ impl Kubernetes {
         Target::serves_or_refuses(axis, "kubernetes", Transport::Tcp, self.address, expected)
     }
 
-    /// Gives it back; every node has met what the API servers have written when this returns.
+    /// Gives it back; on return every node has handled what the API servers have written.
     ///
     /// # Errors
-    /// Inconclusive if they don't write what they did before within T_heal, or it was taken back before.
+    /// Inconclusive if they do not write what they wrote before within the recovery limit, or it was taken back before.
     pub(super) async fn give_back(self, cx: &Context) -> Result<(), Halt> {
         cx.phase("default/kubernetes is given back");
         let within = Within::from(self.alone.heal().await?, cx.limits().heal);
@@ -146,7 +146,7 @@ impl Kubernetes {
     }
 }
 
-/// The frontend of `default/kubernetes`, of its one family; the others that a cluster has are no axes.
+/// The frontend of `default/kubernetes`, of its only family; other families of a cluster are no axes.
 pub(super) async fn frontend(cx: &Context) -> Result<(Family, SocketAddr), Halt> {
     let service = cx.objects().get(&Key::service("default", "kubernetes")).await?;
     let ports = service["spec"]["ports"].as_array().into_iter().flatten();
@@ -173,7 +173,7 @@ pub(super) async fn frontend(cx: &Context) -> Result<(Family, SocketAddr), Halt>
     Ok((family, SocketAddr::new(address, port)))
 }
 
-/// Pods that can stand behind it, on the nodes in turn.
+/// Pods that can be its endpoints, on the nodes in turn.
 pub(super) async fn backends<const N: usize>(cx: &Context, namespace: &str) -> Result<[Backend; N], Halt> {
     let nodes = cx.nodes();
     let values: Vec<Value> = (1..=N)
@@ -189,7 +189,7 @@ pub(super) async fn backends<const N: usize>(cx: &Context, namespace: &str) -> R
         .map_err(|made: Vec<Backend>| Halt::Harness(format!("{} of {N} backends were made", made.len())))
 }
 
-/// Verdict: nobody has started an agent again since.
+/// Verdict: no agent was started again since.
 pub(super) async fn no_restart(
     cx: &Context,
     axis: &str,
@@ -200,7 +200,7 @@ pub(super) async fn no_restart(
         let finding = Finding {
             weight: Weight::Violation,
             subject: "agents".to_owned(),
-            expected: "no restart: none was asked for".to_owned(),
+            expected: "no restart: the case makes none".to_owned(),
             found: restarted.join(", "),
             first: Vec::new(),
         };

@@ -1,8 +1,9 @@
-//! `kubesvc-empty-permitted`: while the slice of `default/kubernetes` is empty, a probe to its VIP is REFUSE, or is served
-//! by an address of the last non-empty version. Nothing else. Which of the two is recorded.
+//! `kubesvc-empty-permitted`: while the EndpointSlice of `default/kubernetes` is empty, a probe of its ClusterIP is
+//! refused, or is served by an address of the last version that was not empty, and by nothing else. Which of the two is
+//! recorded.
 //!
-//! The version before the last lists a trap. An ordinary Service with the same backend is emptied in the same way: it must
-//! drop to zero, so that who keeps the last backend keeps it for this Service only.
+//! The version before the last lists a trap. An ordinary Service with the same backend is emptied in the same way and
+//! must have no backend, so that an implementation keeps the last backend of this Service only.
 use std::time::Duration;
 
 use cluster::Capability;
@@ -30,9 +31,9 @@ use crate::null_slice::null_slice;
 
 pub(crate) const CASE: Case = Case {
     id: "kubesvc-empty-permitted",
-    area: "B default/kubernetes and the agent's own way to the API",
+    area: super::AREA,
     claims: &["kubesvc-empty-permitted"],
-    sentence: "while default/kubernetes has no endpoint, its address refuses or leads to the last one, and nowhere else",
+    sentence: "while default/kubernetes has no endpoint, its address refuses or reaches the last one, and nothing else",
     tier: Tier::Core,
     features: &[],
     needs: Needs {
@@ -42,7 +43,7 @@ pub(crate) const CASE: Case = Case {
         also: &[Capability::Unreconciled],
         target: &[],
     },
-    // Whoever else dials default/kubernetes meets it.
+    // Other clients of default/kubernetes are affected.
     disruptive: true,
     manifest: include_str!("kubesvc_empty_permitted.yaml"),
     longest: Duration::from_secs(450),
@@ -54,7 +55,7 @@ const TWIN: &str = "twin";
 const PORT: u16 = 443;
 
 async fn run(cx: &Context) -> Result<(), Halt> {
-    cx.phase("staging: default/kubernetes and an ordinary twin lead to the same pod");
+    cx.phase("staging: default/kubernetes and an ordinary twin have the same pod as their backend");
     let namespace = cx.namespace().await?;
     let [trap, last] = backends(cx, &namespace).await?;
     let kubernetes = Kubernetes::take(cx).await?;
@@ -81,7 +82,14 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         let both = [kubernetes.serves(&axis, &[backend]), twin_serves(backend)];
         let within = Within::from(written.at, cx.limits().endpoints);
         fence::pass(cx).await?;
-        probing::control(cx, "both follow their slices", cx.clients(), &both, within).await?;
+        probing::control(
+            cx,
+            "both follow their EndpointSlices",
+            cx.clients(),
+            &both,
+            within,
+        )
+        .await?;
     }
 
     cx.phase("fault: both are emptied, for the hold time");
@@ -101,7 +109,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     kubernetes.give_back(cx).await
 }
 
-/// What becomes of clients once every node has met the empty slice.
+/// What clients get once every node has handled the empty EndpointSlice.
 fn record(cx: &Context, attempts: &[Attempt], handled_us: u64) {
     for node in cx.nodes() {
         let clients: Vec<String> = cx.clients().on(&node).into_iter().map(|one| one.name).collect();

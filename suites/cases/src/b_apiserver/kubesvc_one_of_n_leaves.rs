@@ -1,8 +1,8 @@
-//! `kubesvc-one-of-n-leaves`: of two addresses of `default/kubernetes` one is removed. From T_ep on it gets 0 of N new
-//! connections, no connect fails, and established connections to the other survive.
+//! `kubesvc-one-of-n-leaves`: one of two addresses of `default/kubernetes` is removed. From the endpoint propagation
+//! limit on it gets none of N new connections, no connect fails, and established connections to the other survive.
 //!
-//! The removed address stays alive as a trap, and every probe is a new connection. The flows are opened while the staying
-//! address is the only one, so that it is theirs.
+//! The removed address stays alive as a trap, and every probe is a new connection. The flows are opened while the
+//! remaining address is the only one, so that they reach it.
 use std::time::Duration;
 
 use cluster::Capability;
@@ -21,7 +21,7 @@ use super::kubernetes::{Kubernetes, backends};
 
 pub(crate) const CASE: Case = Case {
     id: "kubesvc-one-of-n-leaves",
-    area: "B default/kubernetes and the agent's own way to the API",
+    area: super::AREA,
     claims: &["kubesvc-one-of-n-leaves"],
     sentence: "an address that leaves default/kubernetes gets no new connection, and clients of the other are not disturbed",
     tier: Tier::Core,
@@ -33,7 +33,7 @@ pub(crate) const CASE: Case = Case {
         also: &[Capability::Unreconciled],
         target: &[],
     },
-    // Whoever else dials default/kubernetes meets it.
+    // Other clients of default/kubernetes are affected.
     disruptive: true,
     manifest: include_str!("kubesvc_one_of_n_leaves.yaml"),
     longest: Duration::from_secs(450),
@@ -41,11 +41,11 @@ pub(crate) const CASE: Case = Case {
     run: |cx| Box::pin(run(cx)),
 };
 
-/// Established connections, dealt to the clients.
+/// Established connections, shared among the clients.
 const FLOWS: u32 = 10;
 
 async fn run(cx: &Context) -> Result<(), Halt> {
-    cx.phase("staging: default/kubernetes leads to a pod, and flows are opened");
+    cx.phase("staging: default/kubernetes has a pod as its backend, and flows are opened");
     let namespace = cx.namespace().await?;
     let [stays, leaves] = backends(cx, &namespace).await?;
     let kubernetes = Kubernetes::take(cx).await?;

@@ -1,8 +1,8 @@
-//! `kubesvc-reachable`: from pods and hosts of every node a TLS handshake to the literal ClusterIP of `default/kubernetes`
-//! completes with a certificate valid for `kubernetes.default.svc`.
+//! `kubesvc-reachable`: from pods and hosts on every node a TLS handshake with the ClusterIP of `default/kubernetes`
+//! completes with a certificate that is valid for `kubernetes.default.svc`.
 //!
-//! The ClusterIP is dialled, not a name and not an API server's own address. By the certificate an API server is told from
-//! anybody else who listens on 443.
+//! The ClusterIP is dialled, not a name and not an API server's own address. The certificate tells an API server from
+//! any other listener on port 443.
 use std::{collections::BTreeSet, time::Duration};
 
 use cluster::Capability;
@@ -19,7 +19,7 @@ use super::kubernetes::{VALID_FOR, frontend, handshakes};
 
 pub(crate) const CASE: Case = Case {
     id: "kubesvc-reachable",
-    area: "B default/kubernetes and the agent's own way to the API",
+    area: super::AREA,
     claims: &["kubesvc-reachable"],
     sentence: "the address of default/kubernetes answers pods and hosts of every node with an API server's certificate",
     tier: Tier::Core,
@@ -47,7 +47,10 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let attempts = window.hold(cx).await?;
     let answered: BTreeSet<&str> = attempts.iter().filter_map(by).collect();
     let answered: Vec<&str> = answered.into_iter().collect();
-    cx.record("certificates of who answered", answered.join("; "));
+    cx.record(
+        "certificates of the API servers that answered",
+        answered.join("; "),
+    );
     Ok(())
 }
 

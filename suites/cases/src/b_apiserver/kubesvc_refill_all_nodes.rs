@@ -1,9 +1,9 @@
-//! `kubesvc-refill-all-nodes`: the slice of `default/kubernetes` is empty for 5, 60 and 300 s, then refilled with (i) the
-//! same, (ii) another address. Within T_ep of the refill clients on every node connect through the VIP, only to the new
-//! address; agents are not restarted.
+//! `kubesvc-refill-all-nodes`: the EndpointSlice of `default/kubernetes` is empty for 5, 60 and 300 s, then refilled
+//! with (i) the same, (ii) another address. Within the endpoint propagation limit clients on every node connect through
+//! the ClusterIP, only to the new address; agents are not restarted.
 //!
-//! In (ii) the old address is a trap, for T_hold. 60 and 300 s are for the long profile, and there every watch of the agents
-//! breaks in the middle of the 300 s: the refill is found by a new one.
+//! In (ii) the old address is a trap for the hold time. 60 and 300 s are for the long profile. There every watch of the
+//! agents is cut in the middle of the 300 s, so that a new watch finds the refill.
 use std::time::Duration;
 
 use cluster::{ApiFault, Capability, Clients, Fault};
@@ -24,9 +24,9 @@ use super::kubernetes::{Kubernetes, backends, no_restart};
 
 pub(crate) const CASE: Case = Case {
     id: "kubesvc-refill-all-nodes",
-    area: "B default/kubernetes and the agent's own way to the API",
+    area: super::AREA,
     claims: &["kubesvc-refill-all-nodes"],
-    sentence: "default/kubernetes serves what its refilled slice lists, on every node, with no agent restarted",
+    sentence: "default/kubernetes serves what its refilled EndpointSlice lists, on every node, without an agent restart",
     tier: Tier::Core,
     features: &[],
     needs: Needs {
@@ -36,7 +36,7 @@ pub(crate) const CASE: Case = Case {
         also: &[Capability::Unreconciled],
         target: &[],
     },
-    // Whoever else dials default/kubernetes meets it.
+    // Other clients of default/kubernetes are affected.
     disruptive: true,
     manifest: include_str!("kubesvc_refill_all_nodes.yaml"),
     longest: Duration::from_secs(450),
@@ -44,16 +44,16 @@ pub(crate) const CASE: Case = Case {
     run: |cx| Box::pin(run(cx)),
 };
 
-/// For how long it is empty, and from which profile on.
+/// How long it is empty, and in which profile.
 const DELAYS: [(Duration, Profile); 3] = [
     (Duration::from_secs(5), Profile::Lab),
     (Duration::from_secs(60), Profile::Long),
     (OUTLIVES_WATCHES, Profile::Long),
 ];
-/// So long that the agents' watches end meanwhile.
+/// Long enough that the agents' watches end meanwhile.
 const OUTLIVES_WATCHES: Duration = Duration::from_secs(300);
 
-/// What it is refilled with.
+/// Endpoints that it is refilled with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refill {
     Same,
@@ -66,7 +66,7 @@ const REFILLS: [(Refill, &str); 2] = [
 ];
 
 async fn run(cx: &Context) -> Result<(), Halt> {
-    cx.phase("staging: default/kubernetes leads to a pod");
+    cx.phase("staging: default/kubernetes has a pod as its backend");
     let namespace = cx.namespace().await?;
     let backends = backends(cx, &namespace).await?;
     let mut points = Vec::new();
@@ -105,7 +105,7 @@ fn can_cut(cx: &Context) -> bool {
     capabilities.contains(&Capability::WrongAnswers)
 }
 
-/// One point of the axes.
+/// A combination of the axes.
 async fn refilled(
     cx: &Context,
     kubernetes: &Kubernetes,
@@ -137,7 +137,7 @@ async fn refilled(
         None
     };
     let emptied = kubernetes.empty(cx).await?;
-    // Every node has met the empty slice: the witness, as it may be served all the same.
+    // Witness: every node has handled the empty EndpointSlice, as it may be served all the same.
     fence::pass(cx).await?;
     let permitted = [kubernetes.serves_or_refuses(axis, &[old])];
     let within = Within::from(emptied.at, cx.limits().endpoints);

@@ -1,14 +1,15 @@
-//! `kubesvc-shared-address-restart`: several API servers advertise one address; one stops gracefully; the slice of
-//! `default/kubernetes` empties, then refills. `default/kubernetes-x`, a Service with the same backend, has 0 failed connects
-//! from 60 s before to 10 min after; `default/kubernetes` fails at most from the empty version to refill + T_ep.
+//! `kubesvc-shared-address-restart`: several API servers advertise one address; one stops gracefully; the EndpointSlice
+//! of `default/kubernetes` is emptied, then refilled. `default/kubernetes-x`, a Service with the same backend, has no
+//! failed connect from 60 s before to 10 min after; `default/kubernetes` fails at most from the empty version until the
+//! endpoint propagation limit after the refill.
 //!
-//! Nobody but the API servers writes the slice. `kubernetes-x` is patched as a service controller does, after the emptying
-//! and after the refill. Its ClusterIP, node ports and load balancer's address are dialled all along, and connections that
-//! were established before go on, but those to the API server that stops. 60 s and 10 min are for the long profile, where
-//! T_hold is as long; others scale both by it.
+//! Only the API servers write the EndpointSlice. `kubernetes-x` is patched as a service controller does, after the
+//! emptying and after the refill. Its ClusterIP, node ports and load balancer address are dialled all along, and
+//! connections that were established before go on, except those to the API server that stops. 60 s and 10 min are for
+//! the long profile, whose hold time is as long; other profiles scale both by it.
 //!
-//! Agents reach the API by the advertised address, too, as those of such clusters do: one that knows no server but the
-//! one that stops hears of nothing, and nothing could be asked of it.
+//! Agents reach the API through the advertised address, too, as in such clusters. An agent that knew only the stopping
+//! server would get no update, and could show nothing.
 use std::{
     collections::BTreeSet,
     net::{IpAddr, SocketAddr},
@@ -46,7 +47,7 @@ use super::kubernetes::{VALID_FOR, frontend, handshakes, no_restart};
 
 pub(crate) const CASE: Case = Case {
     id: "kubesvc-shared-address-restart",
-    area: "B default/kubernetes and the agent's own way to the API",
+    area: super::AREA,
     claims: &["kubesvc-shared-address-restart"],
     sentence: "when one of several API servers behind one address stops, a Service with the same backend never fails",
     tier: Tier::Core,
@@ -69,19 +70,19 @@ pub(crate) const CASE: Case = Case {
     run: |cx| Box::pin(run(cx)),
 };
 
-/// What the name of the neighbour begins with.
+/// Start of the neighbour's name.
 const NEIGHBOUR: &str = "kubernetes-x";
-/// Who stops.
+/// The API server that stops.
 const STOPPED: u8 = 2;
 /// Established connections to each frontend.
 const FLOWS: u32 = 4;
-/// How often they are opened at most until one of them stays. Which API server takes a connection is decided by a hash of its
-/// ports or by turns: with two of them, all [`FLOWS`] of a frontend meet the one that stops in 1 of 16 tries by the former.
+/// Largest number of tries to open them until one of them stays. A hash of ports, or turns, choose the API server of a
+/// connection: with two servers and a hash, all [`FLOWS`] of a frontend reach the stopping one in 1 of 16 tries.
 const OPENED: u32 = 6;
-/// How often, and from one to the next, somebody looks who answers.
+/// Number and interval of probes that look which API server answers.
 const LOOKS: u32 = 20;
 const LOOK_MS: u64 = 100;
-/// Before the fault everything is seen to work for so much of T_hold: of the 10 min after it 60 s.
+/// Before the fault everything must work for this fraction of the hold time: for 60 s of 10 min.
 const BEFORE: u32 = 10;
 
 async fn run(cx: &Context) -> Result<(), Halt> {
@@ -98,7 +99,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         Ok(is_one.then_some(object))
     })
     .await?;
-    let led = lead(cx, advertised(&listed)?).await?;
+    let redirected = redirect(cx, advertised(&listed)?).await?;
     let neighbour = Neighbour::stage(cx, &axis, family, &listed).await?;
     let own = [Target::certified(&axis, "kubernetes", kubernetes, VALID_FOR)];
 
@@ -135,29 +136,29 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let (stopped, emptied) = futures::try_join!(api_faults::begin(cx, &stop, LONGEST), after_emptying)?;
     cx.phase("default/kubernetes is refilled by another");
     shown(cx, &slice, emptied, "refilled", has_endpoints).await?;
-    // The patch and its fence are no reason to serve later.
+    // The patch and its fence must not delay the probes.
     let within = Within::from_now(cx.limits().endpoints);
     neighbour.patch(cx, "refilled").await?;
     fence::pass(cx).await?;
     let settled = probing::settle(cx, cx.clients(), &own, within).await?;
-    // What has not settled shows in the probes that follow.
+    // The probes that follow show what has not settled.
     probing::record_settled(cx, &settled);
     let window = Background::start(cx, cx.clients(), &own, handshakes(cx.limits())).await?;
     window.hold(cx).await?;
     stopped.heal().await?;
 
-    cx.phase("verdict: the neighbour goes on for the hold time");
+    cx.phase("verdict: the neighbour serves for the hold time");
     let held = try_join_all(windows.into_iter().map(|window| window.hold(cx)));
     let flows = flows.hold_those(cx, cx.limits().hold, stays);
     futures::try_join!(held, flows)?;
     no_restart(cx, &axis, agents.as_ref()).await?;
-    // That address goes with the fault.
-    try_join_all(led.into_iter().map(RedirectedAgent::heal)).await?;
+    // That address ends with the fault.
+    try_join_all(redirected.into_iter().map(RedirectedAgent::heal)).await?;
     shared.heal().await?;
     Ok(())
 }
 
-/// Where the API servers say that they are.
+/// The advertised addresses of the API servers.
 fn advertised(listed: &Value) -> Result<SocketAddr, Halt> {
     let address = listed["endpoints"][0]["addresses"][0].as_str();
     let address = address.and_then(|address| address.parse::<IpAddr>().ok());
@@ -169,24 +170,24 @@ fn advertised(listed: &Value) -> Result<SocketAddr, Halt> {
         .ok_or_else(|| Halt::Harness(format!("default/kubernetes lists no address and port: {listed}")))
 }
 
-/// Leads all agents there that may have been told an API server's own address instead.
-async fn lead(cx: &Context, advertised: SocketAddr) -> Result<Vec<RedirectedAgent>, Halt> {
+/// Redirects all agents there that may be configured with an API server's own address instead.
+async fn redirect(cx: &Context, advertised: SocketAddr) -> Result<Vec<RedirectedAgent>, Halt> {
     let servers = cx.cluster().control_plane()?.servers().await?;
     let knows_it = cx.cluster().describe().ways.shared;
     if knows_it || servers.iter().all(|server| server.address == advertised) {
         return Ok(Vec::new());
     }
     cx.phase(&format!("agents reach the API by {advertised}"));
-    let way = ApiEndpoint {
+    let endpoint = ApiEndpoint {
         server: advertised,
         further: Vec::new(),
     };
     let all = cx.nodes().into_iter().map(async |node| {
         let before = cx.cluster().agents()?.state(&node).await?;
         let within = Within::from_now(cx.limits().heal);
-        let led = RedirectedAgent::redirect(cx.faults(), &node, &way).await?;
+        let agent = RedirectedAgent::redirect(cx.faults(), &node, &endpoint).await?;
         agents::ready(cx, &node, &before, within).await?;
-        Ok::<_, Halt>(led)
+        Ok::<_, Halt>(agent)
     });
     try_join_all(all).await
 }
@@ -194,14 +195,14 @@ async fn lead(cx: &Context, advertised: SocketAddr) -> Result<Vec<RedirectedAgen
 /// `default/kubernetes-x` and its frontends.
 struct Neighbour {
     service: Key,
-    /// For clients inside.
+    /// Frontends for clients inside.
     inside: Vec<Target>,
-    /// For those outside.
+    /// Frontends for clients outside.
     outside: Vec<Target>,
 }
 
 impl Neighbour {
-    /// Makes it, with what `default/kubernetes` lists.
+    /// Creates it, with the endpoints of `default/kubernetes`.
     async fn stage(cx: &Context, axis: &str, family: Family, listed: &Value) -> Result<Self, Halt> {
         let name = cx.named(NEIGHBOUR);
         let mut of_slice = cx.objects().labels().clone();
@@ -245,7 +246,7 @@ impl Neighbour {
         })
     }
 
-    /// Each client with what it dials.
+    /// Each client with its targets.
     fn vantages(&self, cx: &Context) -> Vec<(Vec<Client>, &[Target])> {
         let mut vantages = vec![(cx.clients().to_vec(), &self.inside[..])];
         vantages.extend(
@@ -256,13 +257,13 @@ impl Neighbour {
         vantages
     }
 
-    /// Whoever answers at the ClusterIP, by the certificate: the API servers take connections by turns.
+    /// The API servers that answer at the ClusterIP, by their certificates: they accept connections by turns.
     async fn certificates(&self, cx: &Context) -> Result<BTreeSet<String>, Halt> {
         let (Some(client), Some(target)) = (cx.clients().first(), self.inside.first()) else {
             return Err(Halt::Harness("no client can see which server answers".to_owned()));
         };
         let entry = PlanEntry {
-            target: format!("who answers at {}", target.address),
+            target: format!("which API server answers at {}", target.address),
             transport: Transport::Tls,
             address: target.address.ip(),
             port: target.address.port(),
@@ -282,9 +283,9 @@ impl Neighbour {
         Ok(attempts.into_iter().filter_map(by).collect())
     }
 
-    /// Opens connections to each frontend, and again until it has one whose API server stays. If that does not come about, the
-    /// verdict says so. Frontend by frontend: API servers that take connections by turns would meet each frontend with one
-    /// and the same of them for ever if all were dialled in a row.
+    /// Opens connections to each frontend, and again until one of them has an API server that stays; otherwise the
+    /// verdict shows it. One frontend after the other: API servers that accept connections by turns would always give a
+    /// frontend the same server if all frontends were dialled in a row.
     async fn flows(&self, cx: &Context, stays: impl Fn(&str) -> bool) -> Result<Flows, Halt> {
         let certificates = self.certificates(cx).await?;
         let mut all = Flows::none();
@@ -309,7 +310,7 @@ impl Neighbour {
         Ok(all)
     }
 
-    /// As a service controller does. Every node has met it when this returns.
+    /// Patches it as a service controller does. On return every node has handled it.
     async fn patch(&self, cx: &Context, when: &str) -> Result<(), Halt> {
         let patch = annotation("plumbline-trigger", when);
         cx.objects().patch(&self.service, patch).await?;
@@ -319,14 +320,14 @@ impl Neighbour {
 
 const PORT: u16 = 443;
 
-/// Connections that stay with whoever took them.
+/// Connections that stay with the API server that accepted them.
 fn established(target: &Target, certificates: &BTreeSet<String>) -> Target {
     let name = format!("{} (established)", target.name);
     let by = certificates.iter().map(|one| at_port(one, target.address.port()));
     Target::serves(&target.axis, &name, Transport::Tls, target.address, by)
 }
 
-/// An API server that stops ends connections, and that is no failed connect.
+/// A stopping API server ends connections, which is no failed connect.
 fn while_one_stops(target: &Target) -> Target {
     Target {
         permitted: Permitted::CertifiedOrCut(VALID_FOR.to_owned()),
@@ -334,12 +335,12 @@ fn while_one_stops(target: &Target) -> Target {
     }
 }
 
-/// Names of the certificate that an identity stands for.
+/// Names of the certificate in an identity.
 fn names(identity: &str) -> impl Iterator<Item = &str> {
     identity.split(['/', ','])
 }
 
-/// The same names at the port that is dialled.
+/// The same names with the dialled port.
 fn at_port(identity: &str, port: u16) -> String {
     let names = identity.split('/').next().unwrap_or_default();
     format!("{names}/TCP/{port}")
@@ -351,8 +352,8 @@ fn has_endpoints(version: &Version) -> bool {
         .is_some_and(|all| !all.is_empty())
 }
 
-/// Witness: the suite's own watch shows such a version after the first `seen`. Returns how many there are up to and with it:
-/// the next one may be there already.
+/// Witness: the suite's own watch shows such a version after the first `seen`. Returns the number of versions up to it;
+/// the next one may have followed already.
 async fn shown(
     cx: &Context,
     slice: &Key,

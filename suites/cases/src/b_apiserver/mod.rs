@@ -1,9 +1,9 @@
-//! `default/kubernetes`, the agent's own way to the API, and what happened to Services there.
+//! `default/kubernetes`, the agent's own API endpoint, and outages that began there.
 //!
-//! `kubernetes.rs`: the slice of `default/kubernetes` in the hands of a case; `own_way/`: an agent that reaches the API by a
-//! Service.
+//! `kubernetes.rs`: the EndpointSlice of `default/kubernetes`, written by a case. `api_endpoint/`: an agent that
+//! reaches the API through a Service.
+mod api_endpoint;
 mod kubernetes;
-mod own_way;
 
 pub(crate) mod agent_own_vip_clusterip;
 pub(crate) mod agent_own_vip_loadbalancer;
@@ -18,3 +18,6 @@ pub(crate) mod kubesvc_one_of_n_leaves;
 pub(crate) mod kubesvc_reachable;
 pub(crate) mod kubesvc_refill_all_nodes;
 pub(crate) mod kubesvc_shared_address_restart;
+
+/// Name of the area in the catalogue.
+const AREA: &str = "B default/kubernetes and the agent's own API endpoint";

@@ -1,9 +1,9 @@
-//! `foreign-programs-kept`: programs of another owner, at the agent's cgroup by the same attach types and at the uplink's tc hooks,
-//! stay attached and go on counting through the agent's start, its restart, without translation at sockets (where its target
-//! can switch it off), and through its removal.
+//! `foreign-programs-kept`: programs of another owner, on the agent's cgroup with the same attach types and at the
+//! uplink's tc hooks, stay attached and keep counting through the agent's start, its restart, a run without translation
+//! at sockets (where its target can switch it off), and its removal.
 //!
-//! They are there before the agent is, count while there is none (the control), and must have counted more after each
-//! phase. Each place is an axis. They change no address: the Service is served all along.
+//! They exist before the agent, count while there is none (the control), and must have counted more after each phase.
+//! Each hook is an axis. They change no address: the Service is served all along.
 use std::{net::IpAddr, time::Duration};
 
 use cluster::{Capability, Stop, Variant};
@@ -28,7 +28,7 @@ use super::served::Served;
 
 pub(crate) const CASE: Case = Case {
     id: "foreign-programs-kept",
-    area: "C leftover programs and maps",
+    area: super::AREA,
     claims: &["foreign-programs-kept"],
     sentence: "another owner's programs stay attached and go on counting through start, restart and removal of the agent",
     tier: Tier::Hygiene,
@@ -47,9 +47,9 @@ pub(crate) const CASE: Case = Case {
     run: |cx| Box::pin(run(cx)),
 };
 
-/// Of the clients; those of the programs are their places.
+/// Axis of the clients; the axes of the programs are their hooks.
 const AXIS: &str = "served beside them";
-/// `discard`, at which nobody of the suite listens.
+/// `discard`, a port on which no program of the suite listens.
 const CLOSED: u16 = 9;
 
 async fn run(cx: &Context) -> Result<(), Halt> {
@@ -160,23 +160,23 @@ async fn attach(cx: &Context, node: &str, address: IpAddr) -> Result<ForeignProg
     Ok(ForeignPrograms::attach(cx.cluster(), node, &hooks, address, expires).await?)
 }
 
-/// The programs, and what they see.
+/// The programs, and the traffic that they see.
 struct Foreign {
     programs: ForeignPrograms,
-    /// Those whose sockets they see.
+    /// Clients whose sockets they see.
     clients: Vec<Client>,
-    /// By which these are seen, whoever translates or not.
+    /// What these clients dial: the programs see it with and without translation.
     directly: Vec<Target>,
-    /// Of the uplink.
+    /// Addresses of the uplink.
     address: IpAddr,
 }
 
 impl Foreign {
-    /// Lets sockets and packets come by each of them.
+    /// Makes sockets and packets pass each of them.
     async fn traffic(&mut self, cx: &Context) -> Result<Traffic, Halt> {
         let before = self.programs.count().await?;
         let within = Within::from_now(cx.limits().service);
-        // Nobody dials for an axis that has its verdict.
+        // An axis that has its verdict needs no dials.
         let came = cx.axes().is_open(AXIS);
         probing::judge_briefly(cx, &self.clients, &self.directly, within).await?;
         let came = came && cx.axes().is_open(AXIS);
@@ -192,7 +192,7 @@ impl Foreign {
         })
     }
 
-    /// Verdict: each is still there, and has counted on.
+    /// Verdict: each is still attached, and has kept counting.
     async fn judge(&mut self, cx: &Context, after: &str) -> Result<(), Halt> {
         let traffic = self.traffic(cx).await?;
         cx.fault(&format!("after {after}: {:?}", traffic.counted));
@@ -219,9 +219,9 @@ impl Foreign {
     }
 }
 
-/// What came by the programs, and what they have counted of it.
+/// Traffic that passed the programs, and their counts.
 struct Traffic {
-    /// Whether sockets and packets came as they should.
+    /// Whether sockets and packets passed as they should.
     came: bool,
     before: Vec<Tally>,
     counted: Vec<Tally>,
@@ -240,7 +240,7 @@ enum Problem {
 }
 
 impl Traffic {
-    /// By place.
+    /// Counts by hook.
     fn problems(&self) -> Vec<(String, Problem)> {
         let problem = |tally: &Tally| {
             let earlier = self.before.iter().find(|one| one.program == tally.program)?;
@@ -268,7 +268,7 @@ async fn ready(cx: &Context, node: &str, before: &cluster::AgentState) -> Result
     }
 }
 
-/// One of the node's addresses: its uplink has it.
+/// An address of the node's uplink.
 fn address(cx: &Context, name: &str) -> Result<IpAddr, Halt> {
     let mut nodes = cx.cluster().describe().nodes.iter();
     nodes

@@ -1,4 +1,8 @@
-//! Leftover programs and maps.
+//! Leftover programs and maps: what an earlier start of an agent left in the kernel.
+//!
+//! In most cases two *generations* of the agent run on one node, see `generations/mod.rs`. Others change Services while
+//! no agent runs: `replaced.rs`, `node_ports.rs`, `shops.rs` and `served.rs` are their objects, `reverse/` is what
+//! hooks of the reply direction show.
 pub(crate) mod foreign_programs_kept;
 mod generations;
 mod node_ports;
@@ -10,7 +14,6 @@ mod shops;
 pub(crate) mod sock_preexisting_clients;
 pub(crate) mod stale_map_name_collision;
 pub(crate) mod stale_map_pin;
-pub(crate) mod stale_no_reboot;
 pub(crate) mod stale_restart_loop_no_growth;
 pub(crate) mod stale_sock_child_cgroup;
 pub(crate) mod stale_sock_disabled_by_config;
@@ -24,3 +27,6 @@ pub(crate) mod stale_sock_reverse_hooks;
 pub(crate) mod stale_sock_udp_sendmsg;
 pub(crate) mod stale_tc_and_xdp;
 pub(crate) mod uninstall_leaves_nothing;
+
+/// Name of the area in the catalogue.
+const AREA: &str = "C leftover programs and maps";

@@ -1,7 +1,7 @@
-//! Services with node ports that change while no agent runs: the backend of one leaves for others, the other is deleted.
+//! Services with node ports that change while no agent runs: the backend of one is replaced, the other one is deleted.
 //!
-//! What leaves stays alive on the last node: it is the trap. Backends listen at the Service's port too: what was
-//! translated twice, or not at all, would arrive there.
+//! The former backend stays alive on the last node: it is the trap. Backends also listen on the Service's port: packets
+//! that are translated twice, or not at all, would arrive there.
 use std::net::{IpAddr, SocketAddr};
 
 use harness::{
@@ -17,7 +17,8 @@ use oracle::history::Transport;
 use serde_json::{Value, json};
 
 const TRANSPORTS: [Transport; 3] = [Transport::Tcp, Transport::UdpConnected, Transport::Udp];
-/// By which nobody is to be reached: a connected socket of UDP hears of a closed port as late as kernels limit such news.
+/// Transports that must reach no backend: a connected UDP socket gets the error of a closed port as late as kernels
+/// limit ICMP.
 const UNANSWERED: [Transport; 2] = [Transport::Tcp, Transport::Udp];
 const PORT: u16 = 7480;
 const TARGET: u16 = 8080;
@@ -27,18 +28,18 @@ pub(super) struct NodePorts {
     pub(super) axis: String,
     family: Family,
     namespace: String,
-    /// An address of the node, at which node ports are dialled.
+    /// The address of the node at which node ports are dialled.
     pub(super) node: IpAddr,
     shop: Frontends,
     /// Deleted while no agent runs.
     gone: Frontends,
-    /// Whose datagrams a program of XDP sends elsewhere.
+    /// Service whose datagrams an XDP program sends elsewhere.
     pub(super) misled: SocketAddr,
     pub(super) old: Vec<Backend>,
     new: Vec<Backend>,
 }
 
-/// Of one Service.
+/// Frontends of one Service.
 struct Frontends {
     name: &'static str,
     cluster_ip: IpAddr,
@@ -96,7 +97,7 @@ impl NodePorts {
         [of(&self.shop), of(&self.gone)].concat()
     }
 
-    /// Of these, what the connect hooks see.
+    /// Those of them that the connect hooks see.
     pub(super) fn old_connecting(&self) -> Vec<Target> {
         let mut targets = self.old_cluster_ips();
         targets.retain(|target| target.transport != Transport::Udp);
@@ -139,13 +140,13 @@ impl NodePorts {
         UNANSWERED.iter().map(none).collect()
     }
 
-    /// Which datagrams a program of XDP sends where.
+    /// Which datagrams an XDP program sends to which backend.
     pub(super) fn misleading(&self) -> Result<(SocketAddr, SocketAddr), Halt> {
         let trap = (self.old[0].address(self.family)?, TARGET).into();
         Ok((self.misled, trap))
     }
 
-    /// b_old leaves, others come; the other Service is deleted.
+    /// Replaces `b_old` by others, and deletes the other Service.
     pub(super) async fn replace(&self, cx: &Context) -> Result<(), Halt> {
         let slice = Key::slice(&self.namespace, self.shop.name);
         let endpoints = json!({ "endpoints": endpoints(&self.new, self.family)? });

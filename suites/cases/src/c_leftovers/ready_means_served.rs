@@ -1,10 +1,10 @@
-//! `ready-means-served`: an agent that has been ready for 60 s serves a control Service from h, ps and x on its node. Ready with the
-//! control failing for T_ep is a fail, whatever else fails.
+//! `ready-means-served`: an agent that has been ready for 60 s serves a control Service from hosts, pods and outside on
+//! its node. An agent that is ready while the control fails for the endpoint propagation limit fails the claim.
 //!
-//! A fault in which an agent could say what is not so: programs of its earlier load run first at its cgroup and at the
-//! devices of its node, and backends have changed since. While the agent is not ready, nothing is asked of it; one that
-//! is must serve, at each kind of hook. The same is watched through every run of the areas B, C and N, by a Service that
-//! none of them touches; such a run shows it as an axis of its own.
+//! The fault is one in which an agent may report ready wrongly: programs of its earlier start run first on its cgroup
+//! and on the devices of its node, and backends have changed since. An agent that is not ready need not serve; a ready
+//! one must, at each kind of hook. Every run of the areas B, C and N is watched in the same way, by a Service that none
+//! of its cases changes, and shows it as an axis of its own.
 use std::time::{Duration, Instant};
 
 use cluster::{Capability, Stop};
@@ -27,9 +27,9 @@ use super::{generations::CONNECT, node_ports::NodePorts};
 
 pub(crate) const CASE: Case = Case {
     id: "ready-means-served",
-    area: "C leftover programs and maps",
+    area: super::AREA,
     claims: &["ready-means-served"],
-    sentence: "an agent that has been ready for a minute serves, from host, pod and outside",
+    sentence: "an agent that has been ready for a minute serves clients on its host, in pods and outside",
     tier: Tier::Robustness,
     features: &[],
     needs: Needs {
@@ -42,7 +42,7 @@ pub(crate) const CASE: Case = Case {
     disruptive: true,
     manifest: include_str!("node_ports.yaml"),
     longest: Duration::from_secs(600),
-    // Ready for a minute, and then failing for T_ep.
+    // Ready for a minute, and then failing for the endpoint propagation limit.
     takes_at_least: Duration::from_secs(60),
     run: |cx| Box::pin(run(cx)),
 };
@@ -65,7 +65,14 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     };
     for (clients, targets) in vantages([NodePorts::old_cluster_ips, NodePorts::old_ports]) {
         let within = Within::from_now(cx.limits().service);
-        probing::control(cx, "generation 1 serves b_old", &clients, &targets, within).await?;
+        probing::control(
+            cx,
+            "generation 1 serves the old backend",
+            &clients,
+            &targets,
+            within,
+        )
+        .await?;
     }
 
     cx.phase("generation 1 is killed, its programs stay, backends change");
@@ -109,7 +116,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     agent.start().await?;
     let Some(ready) = agents::ready(cx, node, &before, started).await? else {
         let why = format!(
-            "the agent was not ready within {:?}: nothing could be asked of it",
+            "the agent was not ready within {:?}: its readiness shows nothing",
             started.limit
         );
         return Err(Halt::Inconclusive(why));
@@ -118,7 +125,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     has_lasted(ready, cx.limits().ready).await;
     let state = cx.cluster().agents()?.state(node).await?;
     if state.ready != Some(true) {
-        let why = "the agent took it back that it is ready: nothing could be asked of it".to_owned();
+        let why = "the agent became unready again: its readiness shows nothing".to_owned();
         return Err(Halt::Inconclusive(why));
     }
     cx.phase("verdict, it serves");

@@ -1,6 +1,7 @@
-//! Services that change while no agent runs: one whose two backends are replaced by two others, and one that is deleted.
+//! Services that change while no agent runs: the two backends of one are replaced by two others, and another is
+//! deleted.
 //!
-//! What is left stays alive: those backends are the traps.
+//! The former backends stay alive: they are the traps.
 
 use std::net::IpAddr;
 
@@ -26,7 +27,7 @@ const TRANSPORTS: [Transport; 3] = [Transport::Tcp, Transport::UdpConnected, Tra
 const PORT: u16 = 7480;
 const TARGET: u16 = 8080;
 
-/// The Services of one family, of one axis.
+/// The Services of one family and axis.
 pub(super) struct Replaced {
     axis: String,
     family: Family,
@@ -37,14 +38,14 @@ pub(super) struct Replaced {
     new: Replicas,
 }
 
-/// Backends of one port.
+/// Backends with one port.
 struct Replicas {
     backends: Vec<Backend>,
     port: u16,
 }
 
 impl Replicas {
-    /// On these nodes, several of one where each pod has a network of its own: nodes share a port of theirs with nobody.
+    /// On these nodes, several on one where each pod has a network of its own: on hosts each port has one pod only.
     async fn stage(cx: &Context, namespace: &str, name: &str, nodes: &[&str]) -> Result<Self, Halt> {
         let port = cx.port(TARGET);
         let mut nodes = nodes.to_vec();
@@ -67,7 +68,7 @@ impl Replicas {
 }
 
 impl Replaced {
-    /// For each family, an axis; served by the old backends when this returns.
+    /// An axis for each family, served by the old backends on return.
     pub(super) async fn stage(cx: &Context, axis: &str, node: &str) -> Result<Vec<Self>, Halt> {
         let mut all = Vec::new();
         for family in cx.families() {
@@ -110,7 +111,7 @@ impl Replaced {
     }
 }
 
-/// As long as nothing has changed.
+/// What is permitted before the change.
 pub(super) fn before(all: &[Replaced]) -> Vec<Target> {
     let of = |one: &Replaced| {
         [
@@ -156,7 +157,7 @@ pub(super) async fn change(cx: &Context, all: &[Replaced]) -> Result<(), Halt> {
     Ok(())
 }
 
-/// Verdict: none of these attempts has reached a trap.
+/// Verdict: none of these attempts reached a trap.
 pub(super) async fn traps_untouched(
     cx: &Context,
     all: &[Replaced],
@@ -170,7 +171,7 @@ pub(super) async fn traps_untouched(
     Ok(())
 }
 
-/// An agent that was stopped, and the recovery from what is done meanwhile.
+/// A stopped agent, and the recovery from what is changed meanwhile.
 pub(super) struct Down {
     agent: StoppedAgent,
     recovery: Recovering,
@@ -187,7 +188,7 @@ pub(super) async fn stop(cx: &Context, node: &str, how: Stop) -> Result<Down, Ha
 /// An agent that was started after a change.
 pub(super) struct Up {
     recovery: Recovering,
-    /// T_heal, from when it was ready.
+    /// The recovery limit after it was ready.
     pub(super) healing: Within,
 }
 
@@ -198,7 +199,8 @@ pub(super) async fn start(cx: &Context, down: Down) -> Result<Up, Halt> {
     Ok(Up { recovery, healing })
 }
 
-/// Verdict: from T_heal on, and for T_hold, everything is as after the change, and the traps get nothing.
+/// Verdict: from the recovery limit on, for the hold time, everything is as after the change, and the traps get
+/// nothing.
 pub(super) async fn judge(cx: &Context, all: &[Replaced], up: Up) -> Result<(), Halt> {
     let targets = after(all);
     let judged = probing::judge(cx, cx.clients(), &targets, up.healing).await?;

@@ -1,4 +1,4 @@
-//! A Service with one backend on the node under test, for each family.
+//! A Service of each family, with one backend on the node under test.
 
 use harness::{
     context::Context,
@@ -16,11 +16,11 @@ const TRANSPORTS: [Transport; 3] = [Transport::Tcp, Transport::UdpConnected, Tra
 const PORT: u16 = 7480;
 const TARGET: u16 = 8080;
 
-/// The Service's cluster IPs, and what serves them.
+/// The Service's ClusterIPs, and their backend.
 pub(super) struct Served {
     pub(super) targets: Vec<Target>,
     backends: Vec<Backend>,
-    /// On which these serve.
+    /// Port of the backends.
     port: u16,
 }
 
@@ -54,7 +54,7 @@ impl Served {
         })
     }
 
-    /// The backend at its own address, where it answers whoever translates.
+    /// The backend at its own address, where it answers with and without translation.
     pub(super) fn directly(&self, axis: &str, families: &[Family]) -> Result<Vec<Target>, Halt> {
         let mut targets = Vec::new();
         for backend in &self.backends {
@@ -70,8 +70,8 @@ impl Served {
         Ok(targets)
     }
 
-    /// The same addresses, at which nothing may be delivered.
-    pub(super) fn to_nobody(&self) -> Vec<Target> {
+    /// The same addresses, which must reach no backend.
+    pub(super) fn reaching_no_backend(&self) -> Vec<Target> {
         let none =
             |target: &Target| Target::none(&target.axis, &target.name, target.transport, target.address);
         self.targets.iter().map(none).collect()

@@ -1,4 +1,4 @@
-//! A VIP of each family, served by b_old (the trap) and then by others, where families share one fault.
+//! A VIP of each family, served by `b_old` (the trap) and then by others, for cases in which families share one fault.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ use super::generations::{
     vips::{ALL, TARGET, Vips, backends},
 };
 
-/// One family's VIP, and what serves it before and after.
+/// A family's VIP, and its backends before and after.
 pub(super) struct Shop {
     family: Family,
     namespace: String,
@@ -27,7 +27,7 @@ pub(super) struct Shop {
 }
 
 impl Shop {
-    /// One for each family, served by its b_old; the name of the connect hook is its axis.
+    /// One for each family, served by its `b_old`; its axis is the name of the connect hook.
     pub(super) async fn stage(cx: &Context, node: &str) -> Result<Vec<Self>, Halt> {
         let mut shops = Vec::new();
         for family in cx.families() {
@@ -67,17 +67,17 @@ impl Shop {
         self
     }
 
-    /// Served by b_old.
+    /// What is permitted while `b_old` serves.
     pub(super) fn by_old(&self) -> Vec<Target> {
         self.vips.serve(std::slice::from_ref(&self.old), ALL)
     }
 
-    /// Served by the others.
+    /// What is permitted once the others serve.
     pub(super) fn by_new(&self) -> Vec<Target> {
         self.vips.serve(&self.new, ALL)
     }
 
-    /// Writes the others in b_old's place; returns when that was acknowledged.
+    /// Replaces `b_old` by the others; returns when the write was acknowledged.
     pub(super) async fn replace(&self, cx: &Context) -> Result<Instant, Halt> {
         let slice = Key::slice(&self.namespace, "shop");
         let changed = json!({ "endpoints": endpoints(&self.new, self.family)? });

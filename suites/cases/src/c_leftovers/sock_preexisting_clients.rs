@@ -1,16 +1,15 @@
-//! `sock-preexisting-clients`: a process of the host and pods that run before the agent's first start, one of them in a
-//! private cgroup namespace, reach a VIP with new connections within T_heal of readiness.
+//! `sock-preexisting-clients`: a host process and pods that run before the agent's first start, one of them in a
+//! private cgroup namespace, reach a VIP with new connections within the recovery limit after readiness.
 //!
-//! The node is one on which the agent was not yet started: it has been removed by its documented way, and the VIP is translated
-//! by nobody. Where it is known what the node had before (in a lab nothing, on others what runtime and network have made),
-//! nothing is there beyond it. The clients dial from then on and are never started again; what they dial after the node has
-//! come to serve is judged.
+//! The agent has not been started on this node before: it was removed by its documented steps, and no program
+//! translates the VIP. Where the former contents of the node are known (nothing in a lab, what runtime and network have
+//! created on others), nothing is there beyond them. The clients dial from then on and are never started again; what
+//! they dial after the node serves is judged.
 //!
-//! Pods of the host's network are clients everywhere: a cgroup of their own, without a network of their own. Where the agents are
-//! the network of pods, no others start before the agent does.
+//! Pods with the host's network are clients everywhere: they have a cgroup of their own, without a network of their
+//! own. Where the agents are the pods' network, no other pods start before the agent does.
 //!
-//! Each connection that the clients make is a new one, also to whoever tracks connections: from a port from which they have
-//! not dialled while nobody translated.
+//! Each connection of the clients is new for conntrack, too: its port was not used while nothing translated.
 use std::time::Duration;
 
 use cluster::{Capability, Place, Stop};
@@ -32,7 +31,7 @@ use super::served::Served;
 
 pub(crate) const CASE: Case = Case {
     id: "sock-preexisting-clients",
-    area: "C leftover programs and maps",
+    area: super::AREA,
     claims: &["sock-preexisting-clients"],
     sentence: "processes and pods that ran before the agent's first start are served once it is ready",
     tier: Tier::Core,
@@ -52,10 +51,10 @@ pub(crate) const CASE: Case = Case {
 };
 
 const AXIS: &str = "first start";
-/// What clients dial from: no port that a kernel hands out (from 32768), NodePorts are above and programs of nodes below. With six
-/// targets each port of a client comes again after two minutes and more.
+/// Source ports of clients, which kernels do not assign (they do from 32768). NodePorts are above, and ports of node
+/// programs below. With six targets each port of a client is used again after two minutes and more.
 const PORTS: [u16; 2] = [11_000, 29_999];
-/// How long what was removed may take to die.
+/// How long removed objects may take to disappear.
 const LATE: Duration = Duration::from_secs(60);
 
 async fn run(cx: &Context) -> Result<(), Halt> {
@@ -105,7 +104,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         cx,
         "the VIP is not translated",
         &all,
-        &served.to_nobody(),
+        &served.reaching_no_backend(),
         Within::from_now(cx.limits().service),
     )
     .await?;
@@ -123,14 +122,15 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 
     cx.phase("verdict: they are served within the recovery limit, and stay so");
     let healing = ready.map_or(started, |ready| Within::from(ready, cx.limits().heal));
-    // Others are asked until the node serves, at most until T_heal: from then on what these dial counts.
+    // Other clients dial until the node serves, at most until the recovery limit: from then on the attempts of these
+    // count.
     let settled = probing::settle(cx, &cx.clients().on(node), &served.targets, healing).await?;
     probing::record_settled(cx, &settled);
     dialling.counting_from_now().hold(cx).await?;
     Ok(())
 }
 
-/// Those of the host's network have each a part of the ports: theirs are one network.
+/// Clients with the host's network share the ports, as they share one network.
 fn from_own_ports(clients: &[(Client, bool)]) -> Vec<(Client, [u16; 2])> {
     let of_host = clients.iter().filter(|(_, of_host)| *of_host).count();
     let mut parts = shares(PORTS, of_host).into_iter();
@@ -142,8 +142,8 @@ fn from_own_ports(clients: &[(Client, bool)]) -> Vec<(Client, [u16; 2])> {
     clients.into_iter().zip(networks.into_iter().map(ports)).collect()
 }
 
-/// On the host, and in pods of the host's network and of the pods', where those start: each by itself and, where they can, in
-/// a cgroup namespace of its own. The pods begin now. Also returns whether its network is the host's.
+/// Starts the clients on the host, in pods with the host's network, and in pods with their own, where those start: each
+/// in a cgroup namespace of its own where possible. Also returns for each whether its network is the host's.
 async fn clients(cx: &Context, node: &str) -> Result<Vec<(Client, bool)>, Halt> {
     let namespace = cx.namespace().await?;
     let can = &cx.cluster().describe().capabilities;
@@ -172,7 +172,7 @@ async fn clients(cx: &Context, node: &str) -> Result<Vec<(Client, bool)>, Halt> 
     let values: Vec<_> = wanted
         .iter()
         .map(|(name, of_host, _)| {
-            // Nobody dials it: a port that is free, at an address that nobody else has, as the host's are shared.
+            // It is not dialled: a free port, at an address that no other pod has, as the host's addresses are shared.
             let mut args = serve(name, &namespace, &[], &[0]);
             if let Some(args) = args.as_array_mut() {
                 args.extend(["--address", "127.0.0.1"].map(Value::from));

@@ -1,10 +1,10 @@
-//! `stale-map-name-collision`: maps of another owner have the names of the agent's, as far as the kernel keeps names. Every VIP
-//! follows the API, and a clean-up removes only what the agent owns.
+//! `stale-map-name-collision`: maps of another owner have the names of the agent's maps, as far as the kernel keeps
+//! names. Every VIP follows the API, and a clean-up removes only what the agent owns.
 //!
-//! To each map that the agent's connect programs use there is a twin: the same name, the same layout, one sentinel entry; a
-//! program of another owner that is attached to the same hook uses it. First the twins are younger than the agent's maps,
-//! which it finds by its pins; then, after its clean-up, they are older than those that it makes anew. A twin must have
-//! its sentinel, and nothing else, to the end.
+//! Each map that the agent's connect programs use gets a twin: the same name, the same layout, one sentinel entry, used
+//! by a program of another owner on the same hook. First the twins are younger than the agent's maps, which it finds by
+//! its pins; after its clean-up they are older than the maps that it creates again. A twin must keep its sentinel, and
+//! nothing else, to the end.
 use std::time::Duration;
 
 use cluster::{Capability, Stop};
@@ -27,7 +27,7 @@ use super::{
 
 pub(crate) const CASE: Case = Case {
     id: "stale-map-name-collision",
-    area: "C leftover programs and maps",
+    area: super::AREA,
     claims: &["stale-map-name-collision"],
     sentence: "maps of another owner with the names of the agent's are neither used nor removed",
     tier: Tier::Robustness,
@@ -46,7 +46,7 @@ pub(crate) const CASE: Case = Case {
     run: |cx| Box::pin(run(cx)),
 };
 
-/// Of the twins.
+/// Axis of the twins.
 const TWINS: &str = "twins";
 
 async fn run(cx: &Context) -> Result<(), Halt> {
@@ -56,7 +56,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         _ => "connect4",
     };
     cx.phase("twins of the agent's maps are made");
-    // An agent that has just been started attaches nothing before it has read the API.
+    // A newly started agent attaches nothing before it has read the API.
     fence::pass(cx).await?;
     let expires = cx.limits().longest(CASE.longest);
     let (mut twins, made) = TwinMaps::make(cx.cluster(), node, hook, expires).await?;

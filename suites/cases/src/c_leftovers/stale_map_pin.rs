@@ -1,11 +1,11 @@
-//! `stale-map-pin`: pinned service maps of an earlier run hold entries of a deleted Service and of old backends; in a second run
-//! their keys, values or sizes are other than the new agent wants. After its start current VIPs serve the API's set, deleted
-//! ones are NONE, and the traps get nothing.
+//! `stale-map-pin`: pinned service maps of an earlier start hold entries of a deleted Service and of old backends; in a
+//! second run their keys, values or sizes differ from those of the new agent. After its start, current VIPs serve the
+//! EndpointSlices, deleted ones reach no backend, and the traps get nothing.
 //!
-//! The API changes while the agent is down: one Service's two backends are replaced by two, another Service is deleted. The
-//! witness: old programs, with their maps, still send to the traps. In the second run another map is pinned in the place of
-//! each, with larger keys, larger values or more entries in turn, and some of the old contents; the programs keep the
-//! maps that they have.
+//! The API changes while the agent is down: two backends of one Service are replaced by two others, another Service is
+//! deleted. The witness: old programs, with their maps, still send to the traps. In the second run each map's pin is
+//! replaced by another map with larger keys, larger values or more entries, and some of the old contents; the programs
+//! keep the maps that they have.
 use std::time::Duration;
 
 use cluster::{Capability, Stop};
@@ -23,7 +23,7 @@ use super::replaced::{Replaced, after, before, change, judge, start, stop};
 
 pub(crate) const CASE: Case = Case {
     id: "stale-map-pin",
-    area: "C leftover programs and maps",
+    area: super::AREA,
     claims: &["stale-map-pin"],
     sentence: "pinned maps of an earlier run, of the same layout or another, bring back neither Services nor backends",
     tier: Tier::Robustness,
@@ -101,7 +101,7 @@ async fn pinned(cx: &Context, axis: &str, found: Found) -> Result<(), Halt> {
 
     cx.phase(&format!("{axis}: heal"));
     if found == Found::LaidOutOtherwise {
-        // What an agent did not take for its own is no use to it any more.
+        // Maps that an agent did not adopt are of no use to it any more.
         let agent = StoppedAgent::stop(cx.faults(), node, Stop::Term).await?;
         cx.cluster().agents()?.clean_up(node).await?;
         agent.start().await?;

@@ -1,7 +1,7 @@
-//! `stale-restart-loop-no-growth`: 10 agent restarts by SIGKILL; of programs per hook, links, maps and pins there are not more
-//! than after the first start.
+//! `stale-restart-loop-no-growth`: after 10 restarts of the agent by SIGKILL there are no more programs per hook,
+//! links, maps and pins than after its first start.
 //!
-//! Services stay as they are meanwhile. What is replaced dies late: the numbers have 60 s after readiness.
+//! Services do not change meanwhile. Replaced objects disappear late: they are counted 60 s after readiness.
 use std::time::{Duration, Instant};
 
 use cluster::Stop;
@@ -21,9 +21,9 @@ use super::served::Served;
 
 pub(crate) const CASE: Case = Case {
     id: "stale-restart-loop-no-growth",
-    area: "C leftover programs and maps",
+    area: super::AREA,
     claims: &["stale-restart-loop-no-growth"],
-    sentence: "ten agents that are killed leave as many programs, links, maps and pins as one",
+    sentence: "ten restarts of the agent leave as many programs, links, maps and pins as its first start",
     tier: Tier::Hygiene,
     features: &[],
     needs: Needs {
@@ -42,7 +42,7 @@ pub(crate) const CASE: Case = Case {
 
 const RESTARTS: usize = 10;
 const AXIS: &str = "restarts";
-/// How long what was replaced may take to die.
+/// How long replaced objects may take to disappear.
 const LATE: Duration = Duration::from_secs(60);
 
 async fn run(cx: &Context) -> Result<(), Halt> {
@@ -68,7 +68,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         control,
     )
     .await?;
-    // What is replaced dies late.
+    // Replaced objects disappear late.
     has_lasted(Instant::now(), LATE).await;
     let first = Remains::of(cx.cluster(), node).await?;
     cx.record("after the first start", first.to_string());
@@ -117,7 +117,7 @@ async fn restart(cx: &Context, node: &str) -> Result<(), Halt> {
     agent.start().await?;
     cx.fault(&format!("agent of {node} killed and started"));
     let within = Within::from_now(cx.limits().heal);
-    // What is left over is counted, and packets are asked, whatever it says of itself.
+    // Leftovers are counted, and packets decide, whatever the agent's readiness.
     if agents::ready(cx, node, &before, within).await?.is_none() {
         cx.record("started again", format!("not ready within {:?}", within.limit));
     }

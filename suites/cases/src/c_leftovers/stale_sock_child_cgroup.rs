@@ -1,5 +1,5 @@
-//! `stale-sock-child-cgroup`: the leftover sits on a cgroup below the agent's. Clients inside and outside of it are served by current
-//! backends.
+//! `stale-sock-child-cgroup`: the leftover is attached to a cgroup below the agent's. Clients inside and outside of it
+//! are served by current backends.
 use std::time::Duration;
 
 use cluster::Capability;
@@ -13,7 +13,7 @@ use super::generations::{CONNECT, CONNECTING, Row, Way, run};
 
 pub(crate) const CASE: Case = Case {
     id: "stale-sock-child-cgroup",
-    area: "C leftover programs and maps",
+    area: super::AREA,
     claims: &["stale-sock-child-cgroup"],
     sentence: "a leftover program below the agent's cgroup sends no client to a former backend",
     tier: Tier::Robustness,

@@ -1,9 +1,9 @@
-//! `stale-sock-disabled-by-config`: translation at sockets is switched off in the configuration, and the agent is killed and
-//! started again. The VIP is served by the packet path, and the trap gets nothing.
+//! `stale-sock-disabled-by-config`: translation at sockets is switched off in the configuration, and the agent is
+//! killed and started again. Packet programs serve the VIP, and the trap gets nothing.
 //!
-//! Backends change after the switch: a leftover with correct data could not be told from none. A program at a hook that
-//! was not there before the kill shows that the switch had no effect: then nothing is said. Not supported by
-//! a target without a switch. Both families at once: they share the restart.
+//! Backends change after the switch: a leftover with correct data would not show. A program on a hook that did not
+//! exist before the kill shows that the switch had no effect: then the case is inconclusive. A target without a switch
+//! is not supported. Both families share one restart.
 use std::time::Duration;
 
 use cluster::{Stop, Variant};
@@ -28,7 +28,7 @@ use super::{
 
 pub(crate) const CASE: Case = Case {
     id: "stale-sock-disabled-by-config",
-    area: "C leftover programs and maps",
+    area: super::AREA,
     claims: &["stale-sock-disabled-by-config"],
     sentence: "after translation at sockets was switched off, no socket program sends a client to a former backend",
     tier: Tier::Robustness,
@@ -86,17 +86,17 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     ));
     let list = held.list().await?;
     is_off(held.held(), &before_kill, &list)?;
-    // Nobody has written yet: what goes on serving b_old is right, whoever does it.
+    // Nothing has been written yet: serving `b_old` is right, by any program.
     probing::control(
         cx,
-        "each VIP still serves b_old, by the new agent",
+        "each VIP still serves the old backend, through the new agent",
         cx.clients(),
         &by_old,
         healing,
     )
     .await?;
 
-    cx.phase("verdict: the backends change, the VIPs serve exactly the slices, the old backends get nothing");
+    cx.phase("verdict: the backends change, the VIPs serve exactly the EndpointSlices, the old backends get nothing");
     let mut since = healing;
     for shop in &shops {
         since = Within::from(shop.replace(cx).await?, cx.limits().endpoints);
@@ -134,8 +134,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     probing::judge_briefly(cx, cx.clients(), &current, started).await
 }
 
-/// Inconclusive if at any hook a program runs that is neither held nor was there before the agent was killed: an agent
-/// that translates nothing at sockets attaches none.
+/// Inconclusive if a program runs at a hook that is neither held nor existed before the agent was killed: an agent that
+/// does not translate at sockets attaches none.
 fn is_off(held: &[HeldProgram], before: &[Attached], now: &[Attached]) -> Result<(), Halt> {
     let was_there = |hook: &str, id: &u32| {
         held.iter().any(|program| program.id == *id)

@@ -1,9 +1,9 @@
-//! `stale-sock-dying-cgroup`: the socket links that the agent finds pinned lead to a cgroup that is not the node's, and in a
-//! second run to one that was removed. After its restart processes of the host and pods are served through the VIP by the
-//! current backends, and the trap gets nothing.
+//! `stale-sock-dying-cgroup`: the pinned socket links that the agent finds belong to a cgroup that is not the node's,
+//! and in a second run to one that was removed. After its restart host processes and pods are served through the VIP by
+//! the current backends, and the trap gets nothing.
 //!
-//! Nothing is attached to the node's cgroup before the restart while links are pinned: that is the witness. An
-//! implementation that pins none is not supported, as is seen before the run. Both families at once: they share the restart.
+//! The witness: before the restart nothing is attached to the node's cgroup while links are pinned. An implementation
+//! that pins no link is not supported, which is seen before the run. Both families share one restart.
 use std::time::Duration;
 
 use cluster::Stop;
@@ -28,9 +28,9 @@ use super::{
 
 pub(crate) const CASE: Case = Case {
     id: "stale-sock-dying-cgroup",
-    area: "C leftover programs and maps",
+    area: super::AREA,
     claims: &["stale-sock-dying-cgroup"],
-    sentence: "socket links to an empty cgroup are not taken for links of the node's cgroup",
+    sentence: "socket links to an empty or removed cgroup do not keep host processes from being served",
     tier: Tier::Robustness,
     features: &[],
     needs: Needs {
@@ -76,7 +76,7 @@ async fn displaced(cx: &Context, suffix: &str, removed: bool) -> Result<(), Halt
     .await?;
 
     cx.phase(&format!(
-        "the agent is killed, its pinned links lead elsewhere{suffix}"
+        "the agent is killed, its pinned links belong to another cgroup{suffix}"
     ));
     let mut recovery = Recovering::begin(cx, node).await?;
     let mut held =
@@ -107,7 +107,7 @@ async fn displaced(cx: &Context, suffix: &str, removed: bool) -> Result<(), Halt
     let ((), Started { healing, .. }) = recovery.start(cx, agent.start()).await?;
 
     cx.phase(&format!(
-        "verdict: after the recovery limit the VIPs serve exactly the slices, the old backends get nothing{suffix}"
+        "verdict: after the recovery limit the VIPs serve exactly the EndpointSlices, the old backends get nothing{suffix}"
     ));
     let current: Vec<Target> = shops.iter().flat_map(Shop::by_new).collect();
     let judged = probing::judge(cx, cx.clients(), &current, healing).await?;

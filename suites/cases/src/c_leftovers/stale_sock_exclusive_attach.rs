@@ -1,6 +1,7 @@
-//! `stale-sock-exclusive-attach`: the leftover was attached with no flag, or with `BPF_F_ALLOW_OVERRIDE`. Either the VIP serves current
-//! backends within T_heal, or the agent stays unready; never ready with trap hits. At the agent's own cgroup, and right above it
-//! (`stale-sock-exclusive-above`). Where the kernel refuses to attach it so, that is the witness.
+//! `stale-sock-exclusive-attach`: the leftover was attached without a flag, or with `BPF_F_ALLOW_OVERRIDE`. Either the
+//! VIP serves current backends within the recovery limit, or the agent stays unready; an agent that is ready while the
+//! trap is reached fails. At the agent's own cgroup, and right above it (`stale-sock-exclusive-above`). Where the
+//! kernel refuses to attach it so, that is the witness.
 use std::time::Duration;
 
 use cluster::Capability;
@@ -14,7 +15,7 @@ use super::generations::{CONNECT, CONNECTING, Row, Way, run};
 
 pub(crate) const CASE: Case = Case {
     id: "stale-sock-exclusive-attach",
-    area: "C leftover programs and maps",
+    area: super::AREA,
     claims: &["stale-sock-exclusive-attach"],
     sentence: "where a leftover program allows no other, the agent serves or reports that it is not ready",
     tier: Tier::Robustness,

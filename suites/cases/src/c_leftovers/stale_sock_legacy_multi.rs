@@ -1,6 +1,6 @@
-//! `stale-sock-legacy-multi`: leftover connect4/connect6 programs with their old map sit on the agent's cgroup
-//! through `BPF_PROG_ATTACH` with `BPF_F_ALLOW_MULTI`, attached earlier. After the agent is ready the VIP serves
-//! current backends; the trap gets 0 of N.
+//! `stale-sock-legacy-multi`: leftover connect4 and connect6 programs with their old map were attached to the agent's
+//! cgroup by `BPF_PROG_ATTACH` with `BPF_F_ALLOW_MULTI`, before the agent's programs. After the agent is ready the VIP
+//! serves current backends, and the trap gets none of N probes.
 use std::time::Duration;
 
 use cluster::Capability;
@@ -14,7 +14,7 @@ use super::generations::{CONNECT, CONNECTING, Row, Way, run};
 
 pub(crate) const CASE: Case = Case {
     id: "stale-sock-legacy-multi",
-    area: "C leftover programs and maps",
+    area: super::AREA,
     claims: &["stale-sock-legacy-multi"],
     sentence: "a leftover program attached before the agent's sends no client to a former backend",
     tier: Tier::Robustness,

@@ -1,4 +1,5 @@
-//! `stale-sock-link-orphan`: the same through a link that is pinned nowhere, which a descriptor keeps.
+//! `stale-sock-link-orphan`: leftover connect programs are attached by a link without a pin, which a file descriptor
+//! keeps. After the agent is ready the VIP serves current backends, and the trap gets nothing.
 use std::time::Duration;
 
 use cluster::Capability;
@@ -12,7 +13,7 @@ use super::generations::{CONNECT, CONNECTING, Row, Way, run};
 
 pub(crate) const CASE: Case = Case {
     id: "stale-sock-link-orphan",
-    area: "C leftover programs and maps",
+    area: super::AREA,
     claims: &["stale-sock-link-orphan"],
     sentence: "a leftover program that an unpinned link keeps sends no client to a former backend",
     tier: Tier::Robustness,

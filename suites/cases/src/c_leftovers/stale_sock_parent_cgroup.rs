@@ -1,6 +1,6 @@
-//! `stale-sock-parent-cgroup`: the leftover sits above the agent's cgroup, where a mount of the agent's shows it, and in a second
-//! run none does. It runs last and sees addresses that are rewritten already: the VIP of a Service that was deleted meanwhile
-//! shows it, and is NONE.
+//! `stale-sock-parent-cgroup`: the leftover is attached above the agent's cgroup, where a mount of the agent shows it,
+//! and in a second run where none does. It runs last and sees translated addresses: only the VIP of a Service that was
+//! deleted meanwhile shows it, which must reach no backend.
 use std::time::Duration;
 
 use cluster::Capability;
@@ -14,7 +14,7 @@ use super::generations::{CONNECT, CONNECTING, Row, Way, run};
 
 pub(crate) const CASE: Case = Case {
     id: "stale-sock-parent-cgroup",
-    area: "C leftover programs and maps",
+    area: super::AREA,
     claims: &["stale-sock-parent-cgroup"],
     sentence: "a leftover program above the agent's cgroup brings no deleted Service back",
     tier: Tier::Robustness,

@@ -1,5 +1,5 @@
-//! `stale-sock-pins-hidden`: a new bpffs is mounted over the old one before the restart, so the agent finds no pins; what they
-//! pin stays attached.
+//! `stale-sock-pins-hidden`: a new bpffs is mounted over the old one before the restart, so that the agent finds no
+//! pins; what they pin stays attached.
 use std::time::Duration;
 
 use harness::{
@@ -11,9 +11,9 @@ use super::generations::{CONNECT, CONNECTING, Row, Way, run};
 
 pub(crate) const CASE: Case = Case {
     id: "stale-sock-pins-hidden",
-    area: "C leftover programs and maps",
+    area: super::AREA,
     claims: &["stale-sock-pins-hidden"],
-    sentence: "programs whose pins the agent can't see any more send no client to a former backend",
+    sentence: "programs whose pins the agent cannot see send no client to a former backend",
     tier: Tier::Robustness,
     features: &[],
     needs: Needs {

@@ -1,8 +1,9 @@
-//! `stale-sock-reverse-hooks`: leftover recvmsg and getpeername programs remember whom sockets of generation 1 talked to, and
-//! leftover bind programs which node ports there were. From T_heal after generation 2 is ready a datagram's reply comes from
-//! whom it was sent to, `getpeername` after `connect` shows the VIP or the backend, and a former node port can be bound.
+//! `stale-sock-reverse-hooks`: leftover recvmsg and getpeername programs have stored the peers of sockets of generation
+//! 1, and leftover bind programs its node ports. From the recovery limit after generation 2 is ready, a datagram's
+//! reply comes from the address that it was sent to, `getpeername` after `connect` shows the VIP or the backend, and a
+//! former node port can be bound.
 //!
-//! All hooks and families at once: they share the two generations. What sends clients on is clean.
+//! All hooks and families share the two generations. The hooks that translate requests have no leftover.
 use std::{slice, time::Duration};
 
 use cluster::{Capability, Place, Stop};
@@ -33,7 +34,7 @@ use super::{
 
 pub(crate) const CASE: Case = Case {
     id: "stale-sock-reverse-hooks",
-    area: "C leftover programs and maps",
+    area: super::AREA,
     claims: &["stale-sock-reverse-hooks"],
     sentence: "leftover programs at recvmsg, getpeername and bind forge no peer and keep no port",
     tier: Tier::Robustness,
@@ -52,13 +53,13 @@ pub(crate) const CASE: Case = Case {
     run: |cx| Box::pin(run(cx)),
 };
 
-/// Where and how the programs are left over.
+/// On which cgroup and how the programs are left over.
 const STAGING: Staging = Staging {
     at: At::Own,
     manner: As::Multi,
 };
 
-/// What is under test, and who tests it.
+/// What is tested, and the clients.
 struct Staged {
     twins: Vec<Twins>,
     gates: Vec<Gate>,
@@ -66,7 +67,7 @@ struct Staged {
 }
 
 impl Staged {
-    /// Without what has its verdict: a control or a witness that failed.
+    /// Leaves out what has its verdict: a control or a witness that failed.
     fn keep_open(&mut self, cx: &Context) -> Result<(), Halt> {
         self.twins.retain(|twins| cx.axes().is_open(twins.axis));
         self.gates.retain(|gate| cx.axes().is_open(gate.axis));
@@ -82,7 +83,7 @@ impl Staged {
 async fn run(cx: &Context) -> Result<(), Halt> {
     let node = &cx.nodes()[0];
     cx.phase("generation 1: two VIPs serve one backend, node ports are kept");
-    // An agent that has just been started attaches nothing before it has read the API.
+    // A newly started agent attaches nothing before it has read the API.
     fence::pass(cx).await?;
     let hooks = [RECVMSG, GETPEERNAME, POST_BIND];
     let hooks: Vec<&str> = cx
@@ -100,7 +101,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     }
     let mut staged = stage(cx, node, |hook| is_held(&leftover, hook)).await?;
 
-    cx.phase("generation 1 is killed, its programs of the way back stay");
+    cx.phase("generation 1 is killed, its programs of the reply direction stay");
     let mut recovery = Recovering::begin(cx, node).await?;
     cx.fault(&format!("held on {node}: {:?}", leftover.held()));
     let agent = StoppedAgent::stop(cx.faults(), node, Stop::Kill).await?;
@@ -139,7 +140,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     judge(cx, &mut staged, healing).await?;
     let list = leftover.list().await?;
     cx.fault(&format!("attached after generation 2: {list:?}"));
-    // Any program can keep a port; of what shows addresses, the first decides.
+    // Any program can keep a port; of those that set addresses, the first decides.
     for hook in list
         .iter()
         .filter(|hook| staged.twins.iter().any(|twins| twins.axis == hook.hook))
@@ -169,7 +170,7 @@ fn is_held(leftover: &LeftoverPrograms, hook: &str) -> bool {
     leftover.held().iter().any(|held| held.hook == hook)
 }
 
-/// Services and sockets of every family, and the controls. What generation 1 has no program for is left out.
+/// Services and sockets of every family, and the controls. Hooks at which generation 1 has no program are left out.
 async fn stage(cx: &Context, node: &str, is_held: impl Fn(&str) -> bool) -> Result<Staged, Halt> {
     let clients = cx.clients().on(node);
     let is_host = |client: &&Client| matches!(client.place, Place::Host { .. });
@@ -235,8 +236,8 @@ async fn backend(cx: &Context, namespace: &str, node: &str) -> Result<Backend, H
     Ok(cx.backends(&[values]).await?.remove(0))
 }
 
-/// Verdict: from T_heal sockets show whom they dial and ports are free, and for T_hold; then sockets at the ports of those of
-/// generation 1, too.
+/// Verdict: from the recovery limit on, for the hold time, sockets show what they dial and ports are free; then new
+/// sockets on the ports of generation 1 do, too.
 async fn judge(cx: &Context, staged: &mut Staged, healing: Within) -> Result<(), Halt> {
     cx.phase("verdict: sockets of generation 1 show the address they dial, former node ports are free");
     for twins in &staged.twins {

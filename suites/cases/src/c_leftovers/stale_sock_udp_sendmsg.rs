@@ -1,5 +1,5 @@
-//! `stale-sock-udp-sendmsg`: a leftover sendmsg4/6 program rewrites the VIP to the trap. After the agent's start unconnected datagrams
-//! to the VIP are answered by current backends. The connect hooks are clean.
+//! `stale-sock-udp-sendmsg`: a leftover sendmsg4 or sendmsg6 program translates the VIP to the trap. After the agent's
+//! start, unconnected datagrams to the VIP are answered by current backends. The connect hooks have no leftover.
 use std::time::Duration;
 
 use cluster::Capability;
@@ -13,7 +13,7 @@ use super::generations::{Row, SENDING, SENDMSG, Way, run};
 
 pub(crate) const CASE: Case = Case {
     id: "stale-sock-udp-sendmsg",
-    area: "C leftover programs and maps",
+    area: super::AREA,
     claims: &["stale-sock-udp-sendmsg"],
     sentence: "a leftover sendmsg program sends no datagram to a former backend",
     tier: Tier::Robustness,

@@ -1,14 +1,14 @@
-//! `stale-tc-and-xdp`: filters of an earlier run with another priority or links of TCX without pins (`stale-tc`), or a program of
-//! XDP (`stale-xdp`) are at the devices of a node. Node port and ClusterIP are served by current backends from pods of other nodes and from outside,
-//! each packet translated once.
+//! `stale-tc-and-xdp`: the devices of a node have filters of an earlier start, with another priority, or TCX links
+//! without pins (`stale-tc`), or an XDP program (`stale-xdp`). Node port and ClusterIP are served by current backends,
+//! from pods of other nodes and from outside, and each packet is translated once.
 //!
-//! Generation 1's packet programs are held by id, at every device at which it has some; it is killed and its pins are
-//! lost. They are attached again as filters, or by links that nobody pins. Of XDP there is one that this suite makes, at the
-//! uplink: it uses the maps of generation 1, and sends datagrams for the node port to b_old. b_old is on another node,
-//! leaves the slice and stays alive: it is the trap. Before generation 2 starts a client outside reaches the trap by the
-//! leftover, as nobody else is there to translate. Where an agent puts its programs first, the leftover sees addresses that are
-//! translated already: so another Service is deleted meanwhile, and its frontends must be NONE. Backends listen at the
-//! Service's port too: what was translated twice, or not at all, would arrive there.
+//! Generation 1's packet programs are held by id, at every device; it is killed and its pins are removed. They are
+//! attached again as filters, or by links without pins. The XDP program is one of this suite, at the uplink: it uses
+//! the maps of generation 1, and sends datagrams for the node port to `b_old`. `b_old` is on another node, leaves the
+//! EndpointSlice and stays alive: it is the trap. Before generation 2 starts, a client outside reaches the trap through
+//! the leftover, as no other program translates. Where an agent puts its programs first, the leftover sees translated
+//! addresses: so another Service is deleted meanwhile, whose frontends must reach no backend. Backends also listen on
+//! the Service's port: packets that are translated twice, or not at all, would arrive there.
 use std::time::Duration;
 
 use cluster::{Capability, Stop};
@@ -36,9 +36,9 @@ use super::node_ports::NodePorts;
 
 pub(crate) const TC: Case = Case {
     id: "stale-tc",
-    area: "C leftover programs and maps",
+    area: super::AREA,
     claims: &["stale-tc-and-xdp"],
-    sentence: "packet filters of an earlier run translate nothing twice, nor to backends that are gone",
+    sentence: "packet filters of an earlier start translate nothing twice, and nothing to a former backend",
     tier: Tier::Robustness,
     features: &[],
     needs: Needs {
@@ -57,12 +57,12 @@ pub(crate) const TC: Case = Case {
 
 pub(crate) const XDP: Case = Case {
     id: "stale-xdp",
-    sentence: "an XDP program of an earlier run translates nothing twice, nor to backends that are gone",
+    sentence: "an XDP program of an earlier start translates nothing twice, and nothing to a former backend",
     run: |cx| Box::pin(xdp(cx)),
     ..TC
 };
 
-/// What is left over.
+/// The leftover.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Left {
     Filters,
@@ -86,7 +86,7 @@ async fn xdp(cx: &Context) -> Result<(), Halt> {
     leftover(cx, "XDP", Left::Xdp).await
 }
 
-/// Asked before anything of the axis is staged: an axis that has begun needs a verdict.
+/// Checked before the axis is staged: an axis that has begun needs a verdict.
 async fn lacks_links(cx: &Context) -> Result<Option<String>, Halt> {
     let expires = cx.limits().longest(TC.longest);
     let mut packets = LeftoverPackets::hold(cx.cluster(), &cx.nodes()[0], expires).await?;
@@ -108,8 +108,8 @@ async fn leftover(cx: &Context, axis: &str, left: Left) -> Result<(), Halt> {
     }
     fence::pass(cx).await?;
     let all = |of: fn(&NodePorts) -> Vec<Target>| services.iter().flat_map(of).collect::<Vec<_>>();
-    // Node ports are dialled from inside at the very end: one client that dials both at once may come by one source port to
-    // one backend in two ways.
+    // Node ports are dialled from inside at the very end: one client that dials both at once may reach one backend from
+    // one source port through two frontends.
     let vantages = |cluster_ips, ports| {
         [
             (cx.clients().to_vec(), all(cluster_ips)),
@@ -119,7 +119,13 @@ async fn leftover(cx: &Context, axis: &str, left: Left) -> Result<(), Halt> {
     let within = Within::from_now(cx.limits().service);
     let before = vantages(NodePorts::old_cluster_ips, NodePorts::old_ports);
     let controls = before.iter().map(|(clients, targets)| {
-        probing::control(cx, "generation 1 serves b_old", clients, targets, within)
+        probing::control(
+            cx,
+            "generation 1 serves the old backend",
+            clients,
+            targets,
+            within,
+        )
     });
     try_join_all(controls).await?;
 
@@ -205,7 +211,8 @@ async fn leftover(cx: &Context, axis: &str, left: Left) -> Result<(), Halt> {
     Ok(())
 }
 
-/// From outside each node port leads to the trap. XDP has nobody who translates the answers: the trap's log is asked.
+/// From outside each node port reaches the trap. Nothing translates the answers to XDP's datagrams: the trap's log
+/// decides.
 async fn witness(cx: &Context, left: Left, outside: &Client, services: &[NodePorts]) -> Result<(), Halt> {
     let within = Within::from_now(cx.limits().endpoints);
     let clients = std::slice::from_ref(outside);

@@ -1,8 +1,8 @@
-//! `uninstall-leaves-nothing`: after the documented uninstall no program, link, map, pin or rule of the implementation is
-//! left, and a Service's VIP is translated by nobody.
+//! `uninstall-leaves-nothing`: after the documented uninstall no program, link, map, pin or rule of the implementation
+//! is left, and no program translates a Service's VIP.
 //!
-//! The backend stays alive, so that a translation that goes on shows. What the node had before its agent was installed is the
-//! baseline: nothing in a lab, what its runtime and network have made on others. Devices and routes are not looked at.
+//! The backend stays alive, so that a translation would show. The baseline is what the node had before its agent was
+//! installed: nothing in a lab, what runtime and network have created on others. Devices and routes are not compared.
 use std::time::Duration;
 
 use cluster::{Capability, Stop};
@@ -22,9 +22,9 @@ use super::served::Served;
 
 pub(crate) const CASE: Case = Case {
     id: "uninstall-leaves-nothing",
-    area: "C leftover programs and maps",
+    area: super::AREA,
     claims: &["uninstall-leaves-nothing"],
-    sentence: "after its removal nothing of the implementation is left on a node, and a Service's address is no longer translated",
+    sentence: "after its uninstall nothing of the implementation is left on a node, and no Service address is translated",
     tier: Tier::Hygiene,
     features: &[],
     needs: Needs {
@@ -42,7 +42,7 @@ pub(crate) const CASE: Case = Case {
 };
 
 const AXIS: &str = "uninstall";
-/// How long what was let go of may take to die.
+/// How long removed objects may take to disappear.
 const LATE: Duration = Duration::from_secs(60);
 
 async fn run(cx: &Context) -> Result<(), Halt> {
@@ -99,7 +99,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     probing::judge(
         cx,
         &here,
-        &served.to_nobody(),
+        &served.reaching_no_backend(),
         Within::from_now(cx.limits().service),
     )
     .await?;

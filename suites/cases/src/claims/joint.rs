@@ -1,33 +1,25 @@
-//! Rows of the catalogue that no case of their own decides: they are judged over the cases of other rows, from what the
-//! recoveries of each have needed ([`harness::recovery`]).
+//! Claims that are judged over the cases of others: `stale-no-reboot`, from what each recovery of a case about
+//! leftovers has needed ([`harness::recovery`]).
 //!
-//! One case that needed help fails such a row. It passes only if every one of its cases was run and has shown that it needed
-//! none; cases that the cluster or the target leaves out say nothing.
+//! A recovery needs at most one start of the agent: the kernel's boot id stays, the node is not cordoned, the suite
+//! detaches nothing before the verdict, and connections that were healthy before the start survive it. State of a
+//! connection from outside is in maps of packet programs: where a case takes away what leads to these, its survival is
+//! recorded, not judged. An agent that stays unready until a leftover is detached passes `stale-sock-exclusive-attach`,
+//! and fails this claim.
+//!
+//! One case that needed help fails the claim. It passes only if every one of its cases ran and has shown that it needed
+//! none; cases that the cluster or the target excludes count as neither.
 
 use std::collections::BTreeMap;
 
 use harness::{
-    case::{Case, Tier},
     report::{AxisReport, CaseReport, overall},
     verdict::Verdict,
 };
 
-use super::AREAS;
+use super::Claim;
 
-/// Such a row: its cases are those of the rows above it in its area.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Joint {
-    /// Its name, which is that of its claim.
-    pub id: &'static str,
-    /// Folder: the letter and name of the catalogue's area.
-    pub area: &'static str,
-    /// The claim as one sentence.
-    pub sentence: &'static str,
-    /// Whom it binds.
-    pub tier: Tier,
-}
-
-/// What came of such a row.
+/// The verdict on such a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judged {
     /// Its verdict.
@@ -38,60 +30,53 @@ pub struct Judged {
     pub recorded: BTreeMap<String, String>,
 }
 
-/// A row by its id.
-#[must_use]
-pub fn find(id: &str) -> Option<Joint> {
-    crate::JOINT.iter().copied().find(|row| row.id == id)
+/// All such claims.
+pub fn all() -> impl Iterator<Item = &'static Claim> {
+    super::all().filter(|claim| claim.is_joint)
 }
 
-impl Joint {
-    /// The cases that it is judged over, in the order of the catalogue.
-    #[must_use]
-    pub fn cases(&self) -> Vec<Case> {
-        let area = AREAS.into_iter().find(|area| area.name == self.area);
-        let claims = area.map_or(&[][..], |area| area.claims);
-        let above = || claims.iter().take_while(|claim| claim.id != self.id);
-        let decides = |case: &&Case| above().any(|claim| case.claims.contains(&claim.id));
-        crate::ALL.iter().filter(decides).copied().collect()
-    }
+/// Such a claim by its id.
+#[must_use]
+pub fn find(id: &str) -> Option<&'static Claim> {
+    super::find(id).filter(|claim| claim.is_joint)
+}
 
-    /// Judges it from reports, of which those of other cases say nothing. `earlier` are axes that passed in a run that this
-    /// one goes on with; `is_whole` says that these and the reports are of all of its cases.
-    #[must_use]
-    pub fn judge(&self, reports: &[&CaseReport], earlier: Vec<AxisReport>, is_whole: bool) -> Judged {
-        let cases = self.cases();
-        let is_one = |report: &&&CaseReport| cases.iter().any(|case| case.id == report.id);
-        let of_its_cases: Vec<&CaseReport> = reports.iter().filter(is_one).copied().collect();
-        let mut axes = earlier;
-        let mut recorded = BTreeMap::new();
-        for report in &of_its_cases {
-            let mut of_case = Vec::new();
-            for needed in &report.recoveries {
-                let axis = needed.axis(&report.id);
-                recorded.insert(axis.name.clone(), needed.to_string());
-                of_case.push(axis);
-            }
-            of_case.extend(not_shown(report, &of_case));
-            axes.extend(of_case);
+/// Judges such a claim from reports; those of other cases are ignored. `earlier` are axes that passed in a run that
+/// this one goes on with; `is_whole`: these and the reports are of all of its cases.
+#[must_use]
+pub fn judge(claim: &Claim, reports: &[&CaseReport], earlier: Vec<AxisReport>, is_whole: bool) -> Judged {
+    let cases = claim.cases();
+    let is_one = |report: &&&CaseReport| cases.iter().any(|case| case.id == report.id);
+    let of_its_cases: Vec<&CaseReport> = reports.iter().filter(is_one).copied().collect();
+    let mut axes = earlier;
+    let mut recorded = BTreeMap::new();
+    for report in &of_its_cases {
+        let mut of_case = Vec::new();
+        for needed in &report.recoveries {
+            let axis = needed.axis(&report.id);
+            recorded.insert(axis.name.clone(), needed.to_string());
+            of_case.push(axis);
         }
-        let verdict = match overall(&axes) {
-            fail @ Verdict::Fail { .. } => fail,
-            _ if !is_whole => Verdict::Skipped {
-                why: format!(
-                    "judged over {} cases, of which {} did not run: `--filter '^{}$'` selects all of them",
-                    cases.len(),
-                    cases.len().saturating_sub(of_its_cases.len()),
-                    self.id
-                ),
-            },
-            _ if axes.is_empty() => left_out(&of_its_cases),
-            other => other,
-        };
-        Judged {
-            verdict,
-            axes,
-            recorded,
-        }
+        of_case.extend(not_shown(report, &of_case));
+        axes.extend(of_case);
+    }
+    let verdict = match overall(&axes) {
+        fail @ Verdict::Fail { .. } => fail,
+        _ if !is_whole => Verdict::Skipped {
+            why: format!(
+                "judged over {} cases, of which {} did not run: `--filter '^{}$'` selects all of them",
+                cases.len(),
+                cases.len().saturating_sub(of_its_cases.len()),
+                claim.id
+            ),
+        },
+        _ if axes.is_empty() => left_out(&of_its_cases),
+        other => other,
+    };
+    Judged {
+        verdict,
+        axes,
+        recorded,
     }
 }
 
@@ -103,7 +88,7 @@ fn not_shown(report: &CaseReport, axes: &[AxisReport]) -> Option<AxisReport> {
     let why = match &report.verdict {
         Verdict::Pass if axes.is_empty() => "it has recorded no recovery".to_owned(),
         verdict @ (Verdict::Fail { .. } | Verdict::Inconclusive { .. }) if !has_failed => {
-            format!("it may not have shown all that it needs: {verdict}")
+            format!("it may not have shown everything that it needs: {verdict}")
         }
         _ => return None,
     };
@@ -135,7 +120,7 @@ mod tests {
 
     use super::*;
 
-    fn row() -> Joint {
+    fn claim() -> &'static Claim {
         find("stale-no-reboot").unwrap()
     }
 
@@ -155,7 +140,7 @@ mod tests {
     fn report(id: &str, verdict: Verdict, recoveries: Vec<Needed>) -> CaseReport {
         CaseReport {
             id: id.into(),
-            area: row().area.into(),
+            area: claim().area().unwrap().name.clone(),
             claims: vec![id.into()],
             tier: "robustness".into(),
             verdict,
@@ -176,11 +161,11 @@ mod tests {
     }
 
     fn every_case(of: impl Fn(&str) -> CaseReport) -> Vec<CaseReport> {
-        row().cases().iter().map(|case| of(case.id)).collect()
+        claim().cases().iter().map(|case| of(case.id)).collect()
     }
 
     fn judge(reports: &[CaseReport], is_whole: bool) -> Judged {
-        row().judge(&reports.iter().collect::<Vec<_>>(), Vec::new(), is_whole)
+        super::judge(claim(), &reports.iter().collect::<Vec<_>>(), Vec::new(), is_whole)
     }
 
     fn why() -> String {
@@ -188,8 +173,8 @@ mod tests {
     }
 
     #[test]
-    fn its_cases_are_those_of_the_rows_above_it() {
-        let ids: Vec<&str> = row().cases().iter().map(|case| case.id).collect();
+    fn its_cases_are_those_of_the_claims_above_it() {
+        let ids: Vec<&str> = claim().cases().iter().map(|case| case.id).collect();
         assert_eq!(ids.first(), Some(&"stale-sock-legacy-multi"));
         assert_eq!(ids.last(), Some(&"stale-xdp"));
         assert!(
@@ -199,10 +184,10 @@ mod tests {
     }
 
     #[test]
-    fn it_passes_if_every_case_needed_one_start_and_says_what_each_needed() {
+    fn it_passes_if_every_case_needed_one_start_and_records_what_each_needed() {
         let judged = judge(&every_case(|id| report(id, Verdict::Pass, vec![needed(1)])), true);
         assert_eq!(judged.verdict, Verdict::Pass);
-        assert_eq!(judged.axes.len(), row().cases().len());
+        assert_eq!(judged.axes.len(), claim().cases().len());
         let text = &judged.recorded["stale-map-pin: connect4"];
         assert!(text.contains("starts of the agent 1"), "{text}");
     }

@@ -1,91 +1,261 @@
-//! The catalogue: every claim that the suite knows, whether a case decides it yet or not.
-//!
-//! A claim is one sentence about what a client of a Service sees, such that packets alone decide it. Its case says how.
-//! One file for each of the areas A, B and C, which are about outages; two for the others.
-mod a_release;
-mod b_apiserver;
-mod c_leftovers;
-mod d_to_h;
-mod i_to_o;
+//! The catalogue, parsed once from `claims.yaml`: every claim that the suite knows, whether a case decides it yet or
+//! not.
+
 pub mod joint;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt, sync::LazyLock};
 
-use harness::case::Case;
+use harness::case::{Case, Rights};
+use serde::Deserialize;
 
-/// One claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claim {
-    /// Its name, unique.
-    pub id: &'static str,
-    /// Whom it binds: `core`, `extended:FEATURE`, `robustness`, `hygiene`; what binds a part of it alone is in brackets
-    /// or after a semicolon.
-    pub tier: &'static str,
-    /// What a cluster must have: nodes · families (`any`, `v4`, `ds` for both) · rights, and `x` for a client outside.
-    pub needs: &'static str,
-    /// What a client sees.
-    pub text: &'static str,
-}
-
-/// Claims of one kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Claims about one subject.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Area {
     /// Its letter and what it is about; the area of the cases that decide its claims.
-    pub name: &'static str,
+    pub name: String,
     /// In other words.
-    pub about: &'static str,
+    pub about: String,
     /// Its claims.
-    pub claims: &'static [Claim],
+    pub claims: Vec<Claim>,
 }
 
-/// All areas.
-pub const AREAS: [Area; 15] = [
-    a_release::A_RELEASE,
-    b_apiserver::B_APISERVER,
-    c_leftovers::C_LEFTOVERS,
-    d_to_h::D_REACH,
-    d_to_h::E_ABSENT,
-    d_to_h::F_SLICES,
-    d_to_h::G_DRAINING,
-    d_to_h::H_UDP,
-    i_to_o::I_POLICIES,
-    i_to_o::J_LOADBALANCER,
-    i_to_o::K_AFFINITY,
-    i_to_o::L_TOPOLOGY,
-    i_to_o::M_FAMILIES,
-    i_to_o::N_RESTART,
-    i_to_o::O_HYGIENE,
-];
+/// One sentence about what a client of a Service sees, such that packets alone decide it.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// Unique. Deviations of users name it, so it never changes.
+    pub id: Name,
+    /// Which implementations it binds.
+    pub tier: ClaimTier,
+    /// Features that a target must declare.
+    #[serde(default)]
+    pub features: BTreeSet<Name>,
+    /// Parts of it with a tier of their own.
+    #[serde(default)]
+    pub parts: Vec<Part>,
+    /// What a cluster must have.
+    pub needs: ClaimNeeds,
+    /// What a client sees.
+    pub sentence: String,
+    /// No case of its own decides it: it is judged over those of all claims above it in its area ([`joint`]).
+    #[serde(default, rename = "joint")]
+    pub is_joint: bool,
+    /// Which of the two outages that the suite began with it is about.
+    #[serde(default)]
+    pub incidents: Vec<u8>,
+    /// Public threads about failures that it guards against.
+    #[serde(default)]
+    pub outages: Vec<Thread>,
+}
 
-/// A claim by its id.
+/// A part of a claim that binds other implementations than the rest of it.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// Which part.
+    pub of: String,
+    /// Which implementations it binds.
+    pub tier: ClaimTier,
+    /// Features that a target must declare for it, those of the whole claim included.
+    #[serde(default)]
+    pub features: BTreeSet<Name>,
+}
+
+/// Which implementations a claim binds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClaimTier {
+    /// Every implementation.
+    Core,
+    /// Those that declare its features; it binds them like core.
+    Extended,
+    /// Every implementation, also through restarts, faults and leftovers.
+    Robustness,
+    /// Every implementation: nothing is left behind, nothing of another owner is touched.
+    Hygiene,
+}
+
+/// The least that a cluster must have for a claim. A case may need more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClaimNeeds {
+    /// Nodes.
+    pub nodes: usize,
+    /// Families.
+    pub families: ClaimFamilies,
+    /// Rights.
+    pub rights: Rights,
+    /// A client outside the cluster.
+    #[serde(default)]
+    pub outside: bool,
+}
+
+/// Families that a claim is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClaimFamilies {
+    /// Each family that the cluster has, by itself.
+    Any,
+    /// IPv4 alone.
+    Ipv4,
+    /// Services with both.
+    DualStack,
+}
+
+/// A claim's id, or a feature: lowercase words and numbers, joined by hyphens.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Name(String);
+
+/// An issue or a pull request on GitHub: `OWNER/REPOSITORY#NUMBER`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Thread(String);
+
+static AREAS: LazyLock<Vec<Area>> = LazyLock::new(|| {
+    parse(include_str!("../../claims.yaml"))
+        .unwrap_or_else(|error| panic!("suites/cases/claims.yaml: {error}"))
+});
+
+fn parse(text: &str) -> Result<Vec<Area>, serde_saphyr::Error> {
+    serde_saphyr::from_str(text)
+}
+
+/// All areas, in the order of their letters.
 #[must_use]
-pub fn find(id: &str) -> Option<Claim> {
-    all().find(|claim| claim.id == id)
+pub fn areas() -> &'static [Area] {
+    &AREAS
 }
 
 /// All claims, by area.
-pub fn all() -> impl Iterator<Item = Claim> {
-    AREAS.into_iter().flat_map(|area| area.claims.iter().copied())
+pub fn all() -> impl Iterator<Item = &'static Claim> {
+    areas().iter().flat_map(|area| &area.claims)
 }
 
-/// Features that a vendor may declare: those that tiers name.
+/// A claim by its id.
+#[must_use]
+pub fn find(id: &str) -> Option<&'static Claim> {
+    all().find(|claim| claim.id.as_str() == id)
+}
+
+/// Features that a target may declare: those that claims ask for.
 #[must_use]
 pub fn features() -> BTreeSet<&'static str> {
-    all()
-        .flat_map(|claim| claim.tier.split("extended:").skip(1))
-        .filter_map(|rest| rest.split([' ', ',', ';', ')']).next())
-        .collect()
+    let of_claim = |claim: &'static Claim| {
+        let parts = claim.parts.iter().map(|part| &part.features);
+        std::iter::once(&claim.features).chain(parts).flatten()
+    };
+    all().flat_map(of_claim).map(Name::as_str).collect()
+}
+
+impl Area {
+    /// Its letter, and its name without it.
+    #[must_use]
+    pub fn letter_and_title(&self) -> (&str, &str) {
+        self.name.split_once(' ').unwrap_or((&self.name, &self.name))
+    }
 }
 
 impl Claim {
-    /// The cases that decide it, each by itself, or all together if it is a [`joint`] row; none yet, if there are none.
+    /// The area that it stands in.
+    #[must_use]
+    pub fn area(&self) -> Option<&'static Area> {
+        areas()
+            .iter()
+            .find(|area| area.claims.iter().any(|claim| claim.id == self.id))
+    }
+
+    /// The cases that decide it, each by itself, or all together if it is joint, in the order of the catalogue; none,
+    /// if it has no case yet.
     #[must_use]
     pub fn cases(&self) -> Vec<Case> {
-        if let Some(row) = joint::find(self.id) {
-            return row.cases();
-        }
-        let decides = |case: &Case| case.claims.contains(&self.id);
+        let decided: Vec<&str> = if self.is_joint {
+            let claims = self.area().map_or(&[][..], |area| &area.claims);
+            let above = claims.iter().take_while(|claim| claim.id != self.id);
+            above.map(|claim| claim.id.as_str()).collect()
+        } else {
+            vec![self.id.as_str()]
+        };
+        let decides = |case: &Case| case.claims.iter().any(|id| decided.contains(id));
         crate::ALL.iter().copied().filter(decides).collect()
+    }
+}
+
+impl fmt::Display for ClaimTier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Core => "core",
+            Self::Extended => "extended",
+            Self::Robustness => "robustness",
+            Self::Hygiene => "hygiene",
+        })
+    }
+}
+
+impl fmt::Display for ClaimFamilies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Any => "any",
+            Self::Ipv4 => "IPv4",
+            Self::DualStack => "dual-stack",
+        })
+    }
+}
+
+impl Name {
+    /// As it is written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let is_word = |word: &str| {
+            let is_of_it = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+            !word.is_empty() && word.bytes().all(is_of_it)
+        };
+        if text.split('-').all(is_word) {
+            Ok(Self(text))
+        } else {
+            Err(format!(
+                "expected lowercase words and numbers, joined by hyphens, found {text:?}"
+            ))
+        }
+    }
+}
+
+impl Thread {
+    /// Its address; GitHub redirects from that of an issue to a pull request.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("https://github.com/{}", self.0.replacen('#', "/issues/", 1))
+    }
+}
+
+impl TryFrom<String> for Thread {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let is_thread = text.split_once('#').is_some_and(|(repository, number)| {
+            repository.split('/').filter(|part| !part.is_empty()).count() == 2
+                && number.parse::<u32>().is_ok()
+        });
+        if is_thread {
+            Ok(Self(text))
+        } else {
+            Err(format!("expected OWNER/REPOSITORY#NUMBER, found {text:?}"))
+        }
     }
 }
 
@@ -95,44 +265,80 @@ mod tests {
 
     use super::*;
 
+    /// Tiers and features of the claim and its parts.
+    fn bound(claim: &Claim) -> Vec<(ClaimTier, &BTreeSet<Name>)> {
+        let parts = claim.parts.iter().map(|part| (part.tier, &part.features));
+        std::iter::once((claim.tier, &claim.features))
+            .chain(parts)
+            .collect()
+    }
+
     #[test]
-    fn every_claim_is_one_of_a_kind_and_says_whom_it_binds() {
-        let ids: BTreeSet<_> = all().map(|claim| claim.id).collect();
-        assert_eq!(ids.len(), all().count());
+    fn areas_are_sorted_by_their_letters_and_ids_are_unique() {
+        let letters: Vec<&str> = areas().iter().map(|area| area.letter_and_title().0).collect();
+        let expected: Vec<String> = ('A'..='O').map(String::from).collect();
+        assert_eq!(letters, expected);
+        let ids: BTreeSet<_> = all().map(|claim| &claim.id).collect();
+        assert_eq!((ids.len(), all().count()), (149, 149));
+    }
+
+    #[test]
+    fn a_claim_stands_alone_and_is_extended_by_the_features_that_it_names() {
         for claim in all() {
-            let tiers = ["core", "extended:", "robustness", "hygiene"];
-            assert!(tiers.iter().any(|tier| claim.tier.starts_with(tier)), "{claim:?}");
-            assert_eq!(claim.needs.split(" · ").count(), 3, "{claim:?}");
-            assert!(claim.text.len() > 40 && !claim.text.ends_with('.'), "{claim:?}");
-            assert_eq!(find(claim.id), Some(claim));
+            let sentence = &claim.sentence;
+            assert!(sentence.len() > 40 && !sentence.ends_with('.'), "{claim:?}");
+            assert!(
+                !sentence.contains("the same when") && !sentence.contains("as above"),
+                "{claim:?}"
+            );
+            for (tier, features) in bound(claim) {
+                match tier {
+                    ClaimTier::Core => assert!(features.is_empty(), "{claim:?}"),
+                    ClaimTier::Extended => assert!(!features.is_empty(), "{claim:?}"),
+                    ClaimTier::Robustness | ClaimTier::Hygiene => {}
+                }
+            }
+            assert_eq!(find(claim.id.as_str()), Some(claim));
         }
     }
 
     #[test]
-    fn what_rows_lean_on_are_claims_that_bind_everybody() {
+    fn effects_that_every_case_may_see_are_claims_of_the_core() {
         for effect in Effect::ALL {
             let claim = find(effect.claim()).unwrap_or_else(|| panic!("{effect:?}"));
-            assert!(claim.tier.starts_with("core"), "{claim:?}");
+            assert_eq!(claim.tier, ClaimTier::Core, "{claim:?}");
         }
     }
 
     #[test]
-    fn every_case_decides_claims_of_its_area_and_binds_whom_they_bind() {
+    fn a_case_decides_claims_of_its_area_and_binds_and_needs_what_they_do() {
         for case in crate::ALL {
-            let area = AREAS.into_iter().find(|area| area.name == case.area);
-            let area = area.unwrap_or_else(|| panic!("{}: {:?} is no area", case.id, case.area));
             for id in case.claims {
-                let claim = area.claims.iter().find(|claim| claim.id == *id);
-                let claim = claim.unwrap_or_else(|| panic!("{}: {id} is no claim of {}", case.id, area.name));
-                let tier = case.tier.to_string();
-                // Declared, a feature binds like core.
-                let is_declared = |feature: &&str| claim.tier.starts_with(&format!("extended:{feature}"));
+                let claim = find(id).unwrap_or_else(|| panic!("{}: {id} is no claim", case.id));
+                assert_eq!(claim.area().unwrap().name, case.area, "{}", case.id);
+                let features: BTreeSet<&str> = case.features.iter().copied().collect();
+                let tier = match case.tier {
+                    Tier::Core if features.is_empty() => ClaimTier::Core,
+                    Tier::Core => ClaimTier::Extended,
+                    Tier::Robustness => ClaimTier::Robustness,
+                    Tier::Hygiene => ClaimTier::Hygiene,
+                };
+                let is_bound = bound(claim).into_iter().any(|(one, of_it)| {
+                    one == tier && of_it.iter().map(Name::as_str).eq(features.iter().copied())
+                });
+                assert!(is_bound, "{}: {tier} {features:?}, {claim:?}", case.id);
+                let needs = &claim.needs;
                 assert!(
-                    claim.tier.starts_with(&tier)
-                        || (case.tier == Tier::Core && case.features.iter().any(is_declared)),
-                    "{}: {} and {tier}",
+                    needs.nodes == case.needs.nodes && needs.rights <= case.needs.rights,
+                    "{}: {:?}, {claim:?}",
                     case.id,
-                    claim.tier
+                    case.needs
+                );
+                assert_eq!(
+                    needs.families,
+                    ClaimFamilies::Any,
+                    "{}: cases need no others",
+                    case.id
                 );
                 assert!(claim.cases().iter().any(|found| found.id == case.id));
             }
@@ -140,17 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn every_joint_row_is_a_claim_of_its_area_and_no_case() {
-        for row in crate::JOINT {
-            let claim = find(row.id).unwrap();
-            let area = AREAS.into_iter().find(|area| area.name == row.area).unwrap();
-            assert!(area.claims.contains(&claim) && claim.tier.starts_with(&row.tier.to_string()));
-            assert!(crate::find(row.id).is_none() && !claim.cases().is_empty() && !row.sentence.is_empty());
-        }
-    }
-
-    #[test]
-    fn features_are_those_that_tiers_name() {
+    fn features_are_those_of_claims_and_of_their_parts() {
         let features = features();
         for feature in [
             "loadbalancer",
@@ -161,11 +357,27 @@ mod tests {
         ] {
             assert!(features.contains(feature), "{feature} is not in {features:?}");
         }
-        let word = |feature: &&str| {
-            feature
-                .bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte == b'-')
+    }
+
+    #[test]
+    fn what_is_misspelt_is_refused_with_what_was_expected() {
+        let file = |id: &str, more: &str| {
+            let claim = format!(
+                "{{id: {id}, tier: core, needs: {{nodes: 1, families: any, rights: api}}, sentence: s{more}}}"
+            );
+            parse(&format!("- {{name: A x, about: y, claims: [{claim}]}}"))
         };
-        assert!(features.iter().all(word), "{features:?}");
+        assert_eq!(file("a-1", ", outages: [a/b#1]").unwrap()[0].claims.len(), 1);
+        for (id, more, expected) in [
+            ("A-1", "", "lowercase words"),
+            ("a--1", "", "lowercase words"),
+            ("a", ", outages: [b#1]", "OWNER/REPOSITORY#NUMBER"),
+            ("a", ", need: api", "need"),
+        ] {
+            let error = file(id, more).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        let thread = Thread::try_from("cilium/cilium#43619".to_owned()).unwrap();
+        assert_eq!(thread.url(), "https://github.com/cilium/cilium/issues/43619");
     }
 }

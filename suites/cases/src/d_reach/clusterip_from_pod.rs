@@ -1,9 +1,9 @@
-//! `clusterip-from-pod`: from ps and pr, TCP and UDP, cip serves exactly the ready endpoints; the destination port
-//! seen is `targetPort`; with several Service ports each reaches only its own target.
+//! `clusterip-from-pod`: from pods, with TCP and UDP, a ClusterIP serves exactly the ready endpoints; the backend sees
+//! `targetPort` as its port; each of several Service ports reaches only its own target.
 //!
-//! No Service port is its own target, and each has another: an implementation that forwards unchanged, or to one
-//! port for all, fails. The ready endpoints are spread over two slices and all nodes, so that one that keeps the last
-//! slice fails too. An unready endpoint, alive and logging, is the trap.
+//! No Service port equals its target, and each has another target: an implementation that does not translate ports, or
+//! translates all to one, fails. The ready endpoints are spread over two EndpointSlices and all nodes, so that one that
+//! keeps the last EndpointSlice fails too. An unready endpoint, alive and logging, is the trap.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -24,12 +24,12 @@ use serde_json::{Value, json};
 
 pub(crate) const CASE: Case = Case {
     id: "clusterip-from-pod",
-    area: "D reaching a Service",
+    area: super::AREA,
     claims: &["clusterip-from-pod"],
     sentence: "from pods, a ClusterIP serves exactly the ready endpoints, each port its own target port",
     tier: Tier::Core,
     features: &[],
-    // Slices are written by hand, so that there are several and one endpoint is unready for as long as it takes.
+    // EndpointSlices are hand-written, so that there are several, and one endpoint stays unready.
     needs: Needs {
         nodes: 2,
         families: Families::Any,
@@ -44,7 +44,7 @@ pub(crate) const CASE: Case = Case {
     run: |cx| Box::pin(run(cx)),
 };
 
-/// Transport, Service port, target port: as in the manifest.
+/// Transport, Service port and target port, as in the manifest.
 const PORTS: [(Transport, u16, u16); 6] = [
     (Transport::Tcp, 7480, 8080),
     (Transport::Tcp, 7481, 9090),
@@ -54,13 +54,13 @@ const PORTS: [(Transport, u16, u16); 6] = [
     (Transport::UdpConnected, 514, 5514),
 ];
 
-/// What the backends listen on: targets, and Service ports too, so that a connection that was forwarded
-/// unchanged is answered, by the wrong identity.
+/// Ports of the backends: targets, and Service ports too, so that a connection with its port unchanged is answered, by
+/// the wrong identity.
 const TCP: [u16; 4] = [8080, 9090, 7480, 7481];
 const UDP: [u16; 4] = [5353, 5514, 53, 514];
 
 async fn run(cx: &Context) -> Result<(), Halt> {
-    cx.phase("staging: two slices, one unready endpoint");
+    cx.phase("staging: two EndpointSlices, one unready endpoint");
     let namespace = cx.namespace().await?;
     let (ready, trap) = backends(cx, &namespace).await?;
     for family in cx.families() {
@@ -107,7 +107,7 @@ async fn serves_ready(cx: &Context, family: Family, ready: &[Backend], trap: &Ba
     if let Value::Array(entries) = &mut second {
         entries.push(trap.endpoint(family, false)?);
     }
-    // It may be the namespace of the other family's Service, too.
+    // The other family's Service may be in this namespace, too.
     let service = format!("shop-{}", axis.to_lowercase());
     let values = json!({
         "namespace": namespace, "service": service, "family": axis, "first": endpoints(first, family)?, "second": second,
@@ -134,12 +134,12 @@ async fn serves_ready(cx: &Context, family: Family, ready: &[Backend], trap: &Ba
         .collect();
     let attempts = probing::judge(cx, &clients, &shop, within).await?;
     probing::trap_untouched(cx, &axis, &attempts, trap).await?;
-    // Getpeername and the source of replies are another row's claim.
+    // `getpeername` and the source of replies are another claim.
     sockets::record_peers(cx, &axis, &attempts);
     Ok(())
 }
 
-/// Three ready ones and the trap, on all nodes in turn.
+/// Three ready backends and the trap, on all nodes in turn.
 async fn backends(cx: &Context, namespace: &str) -> Result<(Vec<Backend>, Backend), Halt> {
     let mut backends = frontends::serving(cx, namespace, &["trap", "b1", "b2", "b3"], &TCP, &UDP).await?;
     let trap = backends.remove(0);

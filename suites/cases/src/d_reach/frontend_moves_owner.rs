@@ -1,9 +1,10 @@
-//! `frontend-moves-owner`: a frontend passes from Service A to Service B by two writes within a second, and back. From T_svc on
-//! every new connection and datagram from outside, and every further datagram of sockets that never pause, reaches the new
-//! owner's backend; the former owner's, alive and answering, gets nothing.
+//! `frontend-moves-owner`: a frontend passes from Service A to Service B by two writes within a second, and back. From
+//! the Service propagation limit on, every new connection and datagram from outside, and every further datagram of
+//! sockets that never pause, reaches the new owner's backend; the former owner's, alive and answering, gets nothing.
 //!
-//! A flow that is renewed by its own datagrams would keep its former owner for ever. All frontends of both families move at once.
-//! Of load balancers, the address is that which a controller has given to a Service of another port, so that it leads to nodes.
+//! A flow whose own datagrams renew it would keep its former owner for ever. All frontends of both families move at
+//! once. Load balancer addresses are those that a controller has assigned to a Service on another port, so that they
+//! are routed to nodes.
 use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
 use cluster::Capability;
@@ -25,7 +26,7 @@ use serde_json::{Value, json};
 
 pub(crate) const CASE: Case = Case {
     id: "frontend-moves-owner",
-    area: "D reaching a Service",
+    area: super::AREA,
     claims: &["frontend-moves-owner"],
     sentence: "clients that send without pause follow a node port that passes to another Service",
     tier: Tier::Core,
@@ -40,7 +41,7 @@ pub(crate) const CASE: Case = Case {
     disruptive: false,
     manifest: include_str!("frontend_moves_owner.yaml"),
     longest: Duration::from_secs(600),
-    // T_svc of both moves, which is waited for to its end.
+    // The Service propagation limit of both moves, which the case waits for in full.
     takes_at_least: Duration::from_secs(60),
     run: |cx| Box::pin(moves(cx, &[Kind::NodePort])),
 };
@@ -63,19 +64,19 @@ pub(crate) const LB: Case = Case {
 
 const PORT: u16 = 7480;
 const TARGET: u16 = 8080;
-/// A class of load balancers that no controller has: the case writes their status.
+/// A load balancer class without a controller: the case writes the status.
 const BY_HAND: &str = "plumbline.example/written-by-hand";
-/// Sockets that send all the while, to each address.
+/// Sockets that send without a pause, to each address.
 const SOCKETS: u32 = 4;
 const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Udp];
 
-/// What moves.
+/// The moving frontend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     NodePort,
     ExternalIp,
     Balancer,
-    /// From a Service's node port to another's port, whose load balancers' addresses are the nodes' own.
+    /// From a Service's node port to another's port, whose load balancer addresses are the nodes' own.
     NodePortToBalancer,
 }
 
@@ -90,7 +91,7 @@ impl Kind {
         }
     }
 
-    /// Whether it is at an address that a third Service keeps.
+    /// Whether its address is one that a third Service keeps.
     fn is_shared(self) -> bool {
         matches!(self, Self::ExternalIp | Self::Balancer)
     }
@@ -127,7 +128,7 @@ async fn moves(cx: &Context, kinds: &[Kind]) -> Result<(), Halt> {
                 .cloned()
                 .collect()
         };
-        cx.phase("control: frontends lead to their owners, and sockets begin to send");
+        cx.phase("control: frontends serve their owners, and sockets begin to send");
         let within = Within::from_now(cx.limits().service);
         fence::pass(cx).await?;
         probing::control(cx, "its owner serves", &clients, &before, within).await?;
@@ -148,7 +149,7 @@ async fn moves(cx: &Context, kinds: &[Kind]) -> Result<(), Halt> {
     Ok(())
 }
 
-/// Writes what there is to be written of spec and status.
+/// Writes spec and status, as far as they change.
 async fn write(cx: &Context, owner: &Owner, [spec, status]: &[Value; 2]) -> Result<(), Halt> {
     if !spec.is_null() {
         cx.objects()
@@ -163,7 +164,7 @@ async fn write(cx: &Context, owner: &Owner, [spec, status]: &[Value; 2]) -> Resu
     Ok(())
 }
 
-/// Two Services, of which the first has the frontend.
+/// Two Services; the first has the frontend.
 async fn stage(
     cx: &Context,
     namespace: &str,
@@ -224,7 +225,7 @@ async fn stage(
         ],
         (Kind::ExternalIp, _) => [
             [json!({ "externalIPs": addresses }), Value::Null],
-            // Without one, a ClusterIP Service may have no external policy.
+            // Without a frontend, a ClusterIP Service may have no external policy.
             [
                 json!({ "externalIPs": null, "externalTrafficPolicy": null }),
                 Value::Null,
@@ -241,7 +242,7 @@ async fn stage(
         for (at, transport) in TRANSPORTS.into_iter().enumerate() {
             let by = identities([backend], transport, TARGET);
             let port = if kind.is_shared() { PORT } else { node_ports[at] };
-            // By whomever it is served, it is one: flows go on with it.
+            // Whichever Service serves it, its backend is one: flows go on with it.
             let to = |address: &IpAddr| {
                 Target::serves(&axis, "frontend", transport, (*address, port).into(), by.clone())
             };
@@ -259,7 +260,7 @@ async fn stage(
     Ok(pair)
 }
 
-/// The Services' ports, of TCP and of UDP, with these node ports if there are any.
+/// Ports of the Services, TCP and UDP, with these node ports if there are any.
 fn ports(numbers: [u16; 2], node_ports: &[u16]) -> Value {
     let each = TRANSPORTS
         .iter()

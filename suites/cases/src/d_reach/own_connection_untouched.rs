@@ -1,8 +1,10 @@
-//! `own-connection-untouched`: what a node's own process has opened to a machine outside and to another node, from a port whose
-//! number is a node port, is answered and goes on: where the Service was there before, and where it gets that node port while
-//! the connection lives. The Service's backend gets none of it, and clients outside are served by that node port meanwhile.
+//! `own-connection-untouched`: a connection that a node's own process has opened to a machine outside or to another
+//! node, from a port whose number is a node port, is answered and goes on: where the Service existed before, and where
+//! it gets that node port while the connection lives. The Service's backend gets none of it, and clients outside are
+//! served through that node port meanwhile.
 //!
-//! Whether processes may bind a node port is an implementation's choice: where they may not, the first part is not enabled.
+//! Whether processes may bind a node port is an implementation's choice: where they may not, the first part is not
+//! enabled.
 use std::time::Duration;
 
 use cluster::Capability;
@@ -25,9 +27,9 @@ use serde_json::{Value, json};
 
 pub(crate) const CASE: Case = Case {
     id: "own-connection-untouched",
-    area: "D reaching a Service",
+    area: super::AREA,
     claims: &["own-connection-untouched"],
-    sentence: "connections of a node's own processes go on whose source port is, or becomes, a node port",
+    sentence: "connections of a node's own processes survive whose source port is, or becomes, a node port",
     tier: Tier::Core,
     features: &[],
     needs: Needs {
@@ -45,12 +47,12 @@ pub(crate) const CASE: Case = Case {
 };
 
 const TARGET: u16 = 8080;
-/// Of the servers: no node port, and none that kernels give to clients.
+/// Ports of the servers: no node ports, and none that kernels assign to clients.
 const SERVED: u16 = 28_080;
-/// To each of two servers; each has a port of its own.
+/// Sockets to each of two servers; each has a port of its own.
 const TRANSPORTS: [Transport; 3] = [Transport::Tcp, Transport::Udp, Transport::UdpConnected];
 
-/// Sockets of a host's process, and the ports that they are bound to.
+/// Sockets of a host process, and the ports that they are bound to.
 type Dialled = (Client, Vec<(Target, u16)>);
 
 async fn run(cx: &Context) -> Result<(), Halt> {
@@ -104,7 +106,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     fence::pass(cx).await?;
     probing::judge_briefly(cx, &outside, &node_ports, within).await?;
 
-    cx.phase("verdict: what the processes have opened goes on, and reaches no backend");
+    cx.phase("verdict: the connections of the processes survive, and reach no backend");
     let attempts = flows.hold(cx, cx.limits().hold).await?;
     for target in &node_ports {
         probing::trap_untouched(cx, &target.axis, &attempts, &backends[0]).await?;
@@ -112,7 +114,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     Ok(())
 }
 
-/// Opens what is dialled before the node ports come, which must be answered, and then what is dialled after they have come.
+/// Opens the connections that are dialled before the node ports exist, which must be answered, and then those that are
+/// dialled after.
 async fn dial(cx: &Context, before: &[Dialled], after: &[Dialled]) -> Result<Flows, Halt> {
     let mut flows = Flows::none();
     for (host, dialled) in after {
@@ -130,7 +133,7 @@ async fn dial(cx: &Context, before: &[Dialled], after: &[Dialled]) -> Result<Flo
     Ok(flows)
 }
 
-/// A port for each transport to each of two servers, with these node ports if there are any.
+/// A port for each transport and each of two servers, with these node ports if there are any.
 fn ports(first: u16, node_ports: &[u16]) -> Vec<Value> {
     let of = |(at, transport): (u16, &Transport)| {
         let protocol = if *transport == Transport::Tcp {

@@ -1,8 +1,10 @@
-//! `reply-from-frontend`: an unconnected UDP client gets the reply from exactly the address and port that it sent to. Each of its
-//! sockets asks two Services that share a backend, by turns and one request at a time, by every frontend.
+//! `reply-from-frontend`: an unconnected UDP client gets the reply from exactly the address and port that it sent to.
+//! Each of its sockets sends to two Services that share a backend, by turns and one request at a time, through every
+//! frontend.
 //!
-//! No socket is connected: one that is drops a wrong source unseen. So many sockets ask that what is remembered of them is
-//! evicted where it can be. What connected sockets show is recorded, and judged where the target claims it.
+//! No socket is connected: a connected one drops replies from a wrong source unseen. There are enough sockets to evict
+//! stored state of sockets where that can happen. What connected sockets show is recorded, and judged where the target
+//! claims it.
 use std::time::Duration;
 
 use cluster::Capability;
@@ -23,9 +25,9 @@ use serde_json::json;
 
 pub(crate) const CASE: Case = Case {
     id: "reply-from-frontend",
-    area: "D reaching a Service",
+    area: super::AREA,
     claims: &["reply-from-frontend"],
-    sentence: "an unconnected socket gets each answer from the frontend that it asked, two Services of one backend by turns",
+    sentence: "an unconnected socket gets each answer from the frontend that it sent to, with two Services of one backend by turns",
     tier: Tier::Core,
     features: &[],
     needs: Needs {
@@ -43,7 +45,7 @@ pub(crate) const CASE: Case = Case {
 };
 pub(crate) const LB: Case = Case {
     id: "reply-from-frontend-lb",
-    sentence: "an unconnected socket gets each answer from the load balancer's address that it asked",
+    sentence: "an unconnected socket gets each answer from the load balancer address that it sent to",
     features: &["loadbalancer"],
     needs: Needs {
         also: &[Capability::LoadBalancerAddresses],
@@ -62,13 +64,13 @@ pub(crate) const PEERNAME: Case = Case {
 
 const PORT: u16 = 7480;
 const TARGET: u16 = 8080;
-/// Of each client, and how often each of them asks each frontend.
+/// Sockets of each client, and requests of each of them to each frontend.
 const SOCKETS: u32 = 1000;
 const TURNS: u32 = 2;
 
 async fn replies(cx: &Context, kind: &str) -> Result<(), Halt> {
     let dialled = stage(cx, kind, &[Transport::Udp, Transport::Tcp]).await?;
-    cx.phase("verdict: each answer comes from the frontend that was asked");
+    cx.phase("verdict: each answer comes from the frontend that the request was sent to");
     for (clients, targets) in dialled {
         let (datagrams, connections): (Vec<Target>, Vec<Target>) = targets
             .into_iter()
@@ -81,7 +83,9 @@ async fn replies(cx: &Context, kind: &str) -> Result<(), Halt> {
         for target in (0..TURNS).flat_map(|_| &datagrams) {
             if cx.axes().is_open(&target.axis) {
                 let all = Which::Oldest(SOCKETS);
-                let (_, findings) = sockets.exchange(cx, target, all, Shows::WhomItDialled).await?;
+                let (_, findings) = sockets
+                    .exchange(cx, target, all, Shows::FrontendOrBackend)
+                    .await?;
                 cx.axes().judged(&target.axis, findings);
             }
         }
@@ -95,12 +99,12 @@ async fn peernames(cx: &Context) -> Result<(), Halt> {
     let within = Within::from_now(cx.limits().service);
     for (clients, targets) in &dialled {
         let attempts = probing::judge(cx, clients, targets, within).await?;
-        sockets::judge_peers(cx, clients, targets, &attempts, Shows::TheFrontend);
+        sockets::judge_peers(cx, clients, targets, &attempts, Shows::Frontend);
     }
     Ok(())
 }
 
-/// Two Services of each family, and what leads to one and to the other by turns; all of it serves.
+/// Two Services of each family, and the frontends of one and of the other by turns; all of them serve.
 async fn stage(cx: &Context, kind: &str, transports: &[Transport]) -> Result<Vec<Vantage>, Halt> {
     cx.phase("staging: two Services of one backend");
     let namespace = cx.namespace().await?;
@@ -125,7 +129,7 @@ async fn stage(cx: &Context, kind: &str, transports: &[Transport]) -> Result<Vec
                 }
             }
         }
-        // As they stand, each is followed by another Service's.
+        // In this order, each is followed by another Service's.
         outside.sort_by_key(|target| target.address.ip());
         inside.extend(outside.clone());
         dialled.extend(frontends::vantages(cx, inside, outside));

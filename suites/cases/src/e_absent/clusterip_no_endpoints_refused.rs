@@ -1,9 +1,9 @@
-//! `clusterip-no-endpoints-refused`: cip of a Service without usable endpoints is REFUSE from ps, pr and h within
-//! 1 s. UDP: an error on a connected socket within 1 s, or SILENT. Recorded: errno, and whether a packet or the
-//! socket call reported it.
+//! `clusterip-no-endpoints-refused`: the ClusterIP of a Service without usable endpoints refuses within 1 s, from pods
+//! and hosts. With UDP, a connected socket gets an error within 1 s, or nothing. The errno is recorded, and whether a
+//! packet or the socket call reported it.
 //!
-//! Two shapes: no slice at all, and an empty slice. The same Service has served before, and its backend stays alive
-//! and logging: it is the trap. TCP that is SILENT fails.
+//! Two shapes: no EndpointSlice at all, and an empty one. The same Service has served before, and its backend stays
+//! alive and logging: it is the trap. A TCP client that times out fails the claim.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
@@ -28,12 +28,12 @@ use serde_json::json;
 
 pub(crate) const CASE: Case = Case {
     id: "clusterip-no-endpoints-refused",
-    area: "E nothing there",
+    area: super::AREA,
     claims: &["clusterip-no-endpoints-refused"],
     sentence: "a ClusterIP without endpoints refuses within 1 s from pods and hosts",
     tier: Tier::Core,
     features: &[],
-    // Slices are written by hand: the shapes are about them.
+    // EndpointSlices are hand-written: the shapes are about them.
     needs: Needs {
         nodes: 1,
         families: Families::Any,
@@ -52,7 +52,7 @@ const TRANSPORTS: [Transport; 3] = [Transport::Tcp, Transport::Udp, Transport::U
 const PORT: u16 = 7480;
 const TARGET: u16 = 8080;
 
-/// How the endpoints go.
+/// How the endpoints are removed.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
     NoSlice,
@@ -110,7 +110,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     )
     .await?;
 
-    cx.phase("fault: the endpoints go");
+    cx.phase("fault: the endpoints are removed");
     for one in &staged {
         match one.shape {
             Shape::NoSlice => cx.objects().delete(&one.slice).await?,
@@ -147,7 +147,7 @@ async fn stage(cx: &Context, family: Family, shape: Shape, backend: &Backend) ->
         Shape::NoSlice => "bare",
         Shape::EmptySlice => "hollow",
     };
-    // It may be the namespace of the other shapes' and families' Services, too.
+    // Services of the other shapes and families may be in this namespace, too.
     let service = format!("{service}-{}", family.to_string().to_lowercase());
     let values = json!({
         "namespace": namespace, "service": service, "family": family.to_string(),

@@ -1,9 +1,10 @@
-//! `udp-fragments`: UDP datagrams of 4,000 bytes both ways through cip and np arrive whole, at least 99 % of N, and the fragments of
-//! answers come from the frontend that those of requests were addressed to. `udp-fragments-reordered`: requests whose first
-//! fragment is not the first to go out, over both families.
+//! `udp-fragments`: UDP datagrams of 4,000 bytes arrive whole in both directions through ClusterIP and node port, at
+//! least 99 % of N, and the fragments of answers come from the frontend that those of requests were sent to.
+//! `udp-fragments-reordered`: requests whose first fragment is not sent first, in both families.
 //!
-//! From ps, pr and h as sockets send; from ps, pr and x, whose devices show fragments, also by raw sockets, with time between two
-//! fragments: no program at a socket translates those, so that packets are all that there is. A host's own stack reorders nothing.
+//! From pods and hosts as sockets send them; from pods and outside, whose devices show fragments, also by raw sockets,
+//! with time between two fragments: no socket program translates those, so that only packet programs can. A host's own
+//! IP stack does not reorder.
 use std::time::Duration;
 
 use cluster::{Capability, Place};
@@ -25,9 +26,9 @@ use serde_json::json;
 
 pub(crate) const CASE: Case = Case {
     id: "udp-fragments",
-    area: "E nothing there",
+    area: super::AREA,
     claims: &["udp-fragments"],
-    sentence: "datagrams of 4,000 bytes arrive whole both ways, and answers' fragments come from the frontend",
+    sentence: "datagrams of 4,000 bytes arrive whole both ways, and fragments of answers come from the frontend",
     tier: Tier::Core,
     features: &["fragments"],
     needs: Needs {
@@ -45,7 +46,7 @@ pub(crate) const CASE: Case = Case {
 };
 pub(crate) const REORDERED: Case = Case {
     id: "udp-fragments-reordered",
-    sentence: "datagrams of 4,000 bytes arrive whole whose first fragment is not the first to come",
+    sentence: "datagrams of 4,000 bytes arrive whole whose first fragment does not arrive first",
     features: &["fragments", "fragments-reordered"],
     run: |cx| Box::pin(run(cx, &[&[3, 2, 1, 0], &[1, 0, 2, 3], &[2, 0, 3, 1]])),
     ..CASE
@@ -53,9 +54,9 @@ pub(crate) const REORDERED: Case = Case {
 
 const PORT: u16 = 7480;
 const TARGET: u16 = 8080;
-/// Of a request, and of its answer.
+/// Bytes of a request, and of its answer.
 const BYTES: u16 = 4000;
-/// As an order in which fragments go out: the kernel cuts the datagram up.
+/// As the order of fragments: the kernel fragments the datagram.
 const AS_SOCKETS_SEND: &[u8] = &[];
 
 async fn run(cx: &Context, orders: &[&[u8]]) -> Result<(), Halt> {
@@ -82,7 +83,7 @@ async fn run(cx: &Context, orders: &[&[u8]]) -> Result<(), Halt> {
     Ok(())
 }
 
-/// A Service of each family, and what leads to it; all of it serves.
+/// A Service of each family, and its frontends; all of them serve.
 async fn stage(cx: &Context) -> Result<Vec<Vantage>, Halt> {
     cx.phase("staging: a Service of one backend");
     let namespace = cx.namespace().await?;

@@ -1,8 +1,8 @@
-//! `udp-socket-sticks`: 100 datagrams of one unconnected UDP socket to one frontend, at 10/s, reach one backend, as long as that
-//! stays in the set and serves; 20 fresh sockets spread over at least two of three backends. From ps, pr and h to cip, where
-//! socket hooks may choose, and from x to np, where packets are all that there is.
+//! `udp-socket-sticks`: 100 datagrams of one unconnected UDP socket to one frontend, 10 a second, reach one backend as
+//! long as it serves; 20 new sockets reach at least two of three backends. From pods and hosts to the ClusterIP, where
+//! socket programs may choose, and from outside to the node port, where only packet programs can.
 //!
-//! An endpoint that is added meanwhile serves fresh sockets, which is the witness, and answers none that sent before.
+//! An endpoint that is added meanwhile serves new sockets, which is the witness, and answers none that sent before.
 use std::time::Duration;
 
 use harness::{
@@ -24,7 +24,7 @@ use serde_json::json;
 
 pub(crate) const CASE: Case = Case {
     id: "udp-socket-sticks",
-    area: "H UDP and flow state",
+    area: super::AREA,
     claims: &["udp-socket-sticks"],
     sentence: "the datagrams of one unconnected UDP socket reach one backend, while endpoints are added",
     tier: Tier::Core,
@@ -45,10 +45,10 @@ pub(crate) const CASE: Case = Case {
 
 const PORT: u16 = 7480;
 const TARGET: u16 = 8080;
-/// Sockets of each client that send all the while, to each frontend, and datagrams of each that decide.
+/// Sockets of each client that send without a pause, to each frontend, and datagrams of each that decide.
 const SOCKETS: u32 = 4;
 const DATAGRAMS: u32 = 100;
-/// Fresh sockets of each client, and the fewest backends that they reach.
+/// New sockets of each client, and the fewest backends that they reach.
 const FRESH: usize = 20;
 const FEWEST: usize = 2;
 
@@ -99,11 +99,11 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let grown = Permitted::Serves(by(&all));
     for (clients, targets) in dialled.iter().filter(|(_, of)| cx.axes().is_open(&of[0].axis)) {
         let grown = permitting(targets, &grown);
-        let (effect, what) = (Effect::Listed, "what was added serves");
+        let (effect, what) = (Effect::Listed, "the added endpoint serves");
         effect::takes_effect(cx, effect, what, clients, &grown, within).await?;
     }
 
-    cx.phase("verdict: each socket has one backend, and never what was added");
+    cx.phase("verdict: each socket has one backend, and never the added one");
     let window = cx.limits().hold.max(cx.limits().exchange * DATAGRAMS);
     let attempts = flows.hold(cx, window).await?;
     for (clients, targets) in &dialled {

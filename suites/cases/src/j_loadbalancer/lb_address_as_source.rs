@@ -1,10 +1,10 @@
-//! `lb-address-as-source`: a client whose own address is listed in `status.loadBalancer.ingress`, and then in `externalIPs`, is
-//! served through node ports of that Service and of another, under both external policies. Then the status lists the nodes' own
-//! addresses, as where nodes are their load balancers: each node's host is served by node ports of the others whose policy is
-//! `Local`.
+//! `lb-address-as-source`: a client whose own address is listed in `status.loadBalancer.ingress`, and then in
+//! `externalIPs`, is served through node ports of that Service and of another, under both external policies. Then the
+//! status lists the nodes' own addresses, as where nodes are their own load balancers: each node's host is served
+//! through node ports of the others whose policy is `Local`.
 //!
-//! So full proxies and health checkers dial (KEP-1860). On a target that takes them for forgers nobody outside is served
-//! meanwhile, so it is alone.
+//! Full proxies and health checkers dial like this (KEP-1860). A target that drops such packets as spoofed serves no
+//! client outside meanwhile, so the case runs alone.
 use std::{net::IpAddr, time::Duration};
 
 use cluster::Capability;
@@ -27,9 +27,9 @@ use serde_json::{Value, json};
 
 pub(crate) const CASE: Case = Case {
     id: "lb-address-as-source",
-    area: "J load balancer, external IPs, source ranges, health check port",
+    area: super::AREA,
     claims: &["lb-address-as-source"],
-    sentence: "a client that dials from the address of a load balancer or from an external IP is served by node ports",
+    sentence: "a client that dials from a load balancer address or from an external IP is served through node ports",
     tier: Tier::Core,
     features: &["loadbalancer"],
     needs: Needs {
@@ -48,14 +48,14 @@ pub(crate) const CASE: Case = Case {
 
 const TARGET: u16 = 8080;
 const LOCAL: &str = "Local";
-/// Name, external policy, port, and whether it lists addresses.
+/// Name, external policy and port of a Service, and whether it lists addresses.
 const SERVICES: [(&str, &str, u16, bool); 4] = [
     ("lists", "Cluster", 8001, true),
     ("lists-local", LOCAL, 8002, true),
     ("other", "Cluster", 8003, false),
     ("other-local", LOCAL, 8004, false),
 ];
-/// Where addresses are listed, in turn: the client's in the first two, the nodes' in the last.
+/// Fields that list addresses, in turn: the client's in the first two, the nodes' in the last.
 const RUNS: [&str; 3] = ["status", "externalIPs", "status with nodes"];
 
 struct Service {
@@ -102,7 +102,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         }
         let within = Within::from_now(cx.limits().service);
         fence::pass(cx).await?;
-        let (effect, what) = (Effect::Changed, "what is listed leads to the Service");
+        let (effect, what) = (Effect::Changed, "listed addresses serve the Service");
         effect::takes_effect(cx, effect, what, &cx.clients().in_pods(), &listed, within).await?;
         for (clients, targets) in dialled(cx, &services, &backends, run)? {
             probing::judge(cx, &clients, &targets, within).await?;
@@ -111,7 +111,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     Ok(())
 }
 
-/// Who dials which node ports: the client outside all of them, or each node's host those of other nodes whose policy is `Local`.
+/// Clients and the node ports that they dial: the client outside all of them, each node's host those of other nodes
+/// with policy `Local`.
 fn dialled(
     cx: &Context,
     services: &[Service],
@@ -137,7 +138,7 @@ fn dialled(
     Ok(cx.clients().on_hosts().into_iter().map(of).collect())
 }
 
-/// Node ports of all Services on all nodes; by policy `Local` of those that have a backend.
+/// Node ports of all Services on all nodes; with policy `Local` only on nodes that have a backend.
 fn node_ports(
     cx: &Context,
     services: &[Service],
@@ -160,7 +161,7 @@ fn node_ports(
     Ok(targets)
 }
 
-/// Lists the addresses of a run in a Service, and nowhere else. Returns what leads to it thereby, for clients in pods.
+/// Lists the addresses of a run in a Service, and in no other. Returns the frontends that pods get thereby.
 async fn list(cx: &Context, service: &Service, backends: &[Backend], run: &str) -> Result<Vec<Target>, Halt> {
     let (key, family) = (&service.made.service, service.made.family);
     let addresses: Vec<IpAddr> = match cx.clients().outside() {

@@ -1,7 +1,7 @@
-//! `node-addresses-followed`: an address that a node gets on its first device serves node ports within T_svc, and no more once the
-//! node has lost it. So does one on a second device, a veth that leads to another network, as a container with two networks has:
-//! added while the agent runs, and, in the second run, before it starts. The client outside is in both networks, and reaches
-//! backends of all nodes by each.
+//! `node-addresses-followed`: an address that a node gets on its first device serves node ports within the Service
+//! propagation limit, and no longer once the node has lost it. So does an address on a second device, a veth to another
+//! network, as a container with two networks has: added while the agent runs, and, in the second run, before it starts.
+//! The client outside is in both networks, and reaches backends on all nodes through each.
 use std::{net::IpAddr, time::Duration};
 
 use cluster::{Capability, Place, Stop};
@@ -26,9 +26,9 @@ use serde_json::json;
 
 pub(crate) const CASE: Case = Case {
     id: "node-addresses-followed",
-    area: "J load balancer, external IPs, source ranges, health check port",
+    area: super::AREA,
     claims: &["node-addresses-followed"],
-    sentence: "node ports serve at addresses that a node gets at runtime, on a second network's device too, and not at lost ones",
+    sentence: "node ports serve at addresses that a node gets at runtime, on a second device too, and not at those that it loses",
     tier: Tier::Core,
     features: &["loadbalancer"],
     needs: Needs {
@@ -46,7 +46,8 @@ pub(crate) const CASE: Case = Case {
 };
 
 const TARGET: u16 = 8080;
-/// Ranges for documentation, which no cluster has (RFC 5737, RFC 3849): of the first device, and of the second with the client's.
+/// Ranges for documentation, which no cluster has (RFC 5737, RFC 3849): for the first device, and for the second and
+/// the client's.
 const FIRST: [&str; 2] = ["198.51.100.7", "2001:db8:51::7"];
 const SECOND: [[&str; 2]; 2] = [
     ["203.0.113.1/24", "203.0.113.2/24"],
@@ -129,7 +130,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     probing::judge(cx, &outside, &lost, within).await?;
     background::hold_steadily(cx, &outside, &lost, cx.limits().hold).await?;
 
-    cx.phase("the second device is made anew while the agent is stopped");
+    cx.phase("the second device is created again while the agent is stopped");
     let before = cx.cluster().agents()?.state(node).await?;
     let agent = StoppedAgent::stop(cx.faults(), node, Stop::Term).await?;
     commands::change(cx, &host, "ip link del plumbline0").await?;
@@ -146,7 +147,7 @@ fn of(family: Family) -> usize {
     usize::from(family == Family::IPv6)
 }
 
-/// Gives the address to the device that has the node's InternalIP, for as long as the case lasts, or takes it away.
+/// Adds the address to the device that has the node's InternalIP, for as long as the case lasts, or removes it.
 async fn first_device(cx: &Context, host: &Place, family: Family, gives: bool) -> Result<(), Halt> {
     let (address, nodes) = (FIRST[of(family)], frontends::node_addresses(cx, family));
     let internal = nodes[0].1;
@@ -174,7 +175,7 @@ async fn first_device(cx: &Context, host: &Place, family: Family, gives: bool) -
     .await
 }
 
-/// A veth of the node whose other end the client outside has.
+/// A veth of the node whose other end is in the client's network namespace.
 async fn second_device(cx: &Context, host: &Place, pid: u32) -> Result<(), Halt> {
     let add = |end: usize| -> String {
         let each = cx.families().into_iter().map(|family| {

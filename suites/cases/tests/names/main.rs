@@ -1,7 +1,7 @@
-//! Names of their own (rule 7 of the catalogue), over all cases: each is run against the lab's API server, in a cluster that has
-//! nothing else. Pods become ready and nobody answers, so a case ends after its staging: at its first fence, or at the first fault
-//! that such a cluster can't make. What all of them have created by then is there at once, and is compared. What they create later
-//! passes the same check as they run, which is shown here to refuse.
+//! Names of all cases: no two axes and no two cases share one. Each case runs against the lab's API server, in a
+//! cluster without anything else. Pods become ready and never answer, so that a case ends after its staging: at its
+//! first fence, or at the first fault that such a cluster cannot make. All objects created by then exist together, and
+//! are compared. Objects that a case creates later pass the same check as it runs, which is shown here to refuse.
 //!
 //! `stage.rs`: that cluster.
 
@@ -27,9 +27,9 @@ use harness::{
 use serde_json::{Value, json};
 use stage::Stage;
 
-/// The rows about names, and the one of them that is about equal ones: its objects, and ports of both, are one axis's.
+/// Claims about names, and the one of them about equal names: its objects, and the ports of both, belong to one axis.
 const ABOUT_NAMES: [&str; 2] = ["release-same-name-two-namespaces", "release-joined-key-collision"];
-/// Nothing is created by these before a fault that this cluster can't make, or at all.
+/// These create nothing before a fault that this cluster cannot make, or nothing at all.
 const UNSTAGED: [&str; 8] = [
     "agent-own-vip-clusterip",
     "kubesvc-reachable",
@@ -42,9 +42,9 @@ const UNSTAGED: [&str; 8] = [
 ];
 /// Cases at once.
 const AT_ONCE: usize = 6;
-/// No case stages for so long: one that waits for what never comes has staged before.
+/// No case stages longer: one that waits for something that never happens has staged before.
 const LONGEST: Duration = Duration::from_secs(30);
-/// How the errors begin to say what to do.
+/// Start of the advice in these errors.
 const REFUSED: &str = "make the object in a namespace of `Context::namespace`";
 
 #[test]
@@ -56,7 +56,7 @@ fn what_a_manifest_names_itself_is_in_a_namespace_of_its_case() {
             .filter(|object| text(object, "namespace") != "${namespace}")
         {
             for name in names(object) {
-                assert!(name.starts_with("${"), "{}: {name} is anybody's", case.id);
+                assert!(name.starts_with("${"), "{}: {name} belongs to no axis", case.id);
             }
         }
     }
@@ -65,7 +65,7 @@ fn what_a_manifest_names_itself_is_in_a_namespace_of_its_case() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_two_axes_cases_or_helpers_share_a_name() {
     let stage = Stage::new(None).await;
-    nobody_is_refused(&run(&stage, cases::ALL).await);
+    none_is_refused(&run(&stage, cases::ALL).await);
     let objects = stage.objects().await;
     are_distinct(&objects);
 
@@ -76,7 +76,7 @@ async fn no_two_axes_cases_or_helpers_share_a_name() {
         "a case that is listed here shows its names only where it runs"
     );
 
-    // What is compared has equal names where it must.
+    // The comparison covers what has equal names on purpose.
     let equal = objects.iter().filter(|object| case(object) == ABOUT_NAMES[0]);
     let mut namespaces: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for object in equal.filter(|object| object["kind"] == "EndpointSlice" && !is_of_helper(object)) {
@@ -97,7 +97,7 @@ async fn nor_do_they_where_all_is_in_one_namespace() {
         .filter(|case| case.needs.rights == Rights::Namespaced)
         .copied()
         .collect();
-    nobody_is_refused(&run(&stage, &all).await);
+    none_is_refused(&run(&stage, &all).await);
     let objects = stage.objects().await;
     assert!(
         all.len() > 1 && staged(&objects).len() == all.len(),
@@ -160,7 +160,7 @@ async fn pods_of_cases_that_remove_an_agent_are_of_their_nodes_where_it_is_their
     );
 }
 
-/// The TCP ports that a pod of the suite serves; one that leaves it to the kernel has none of its own.
+/// TCP ports that a pod of the suite serves; a port that the kernel chooses does not count.
 fn tcp(pod: &Value) -> Vec<u64> {
     let args = pod["spec"]["containers"][0]["args"]
         .as_array()
@@ -173,7 +173,7 @@ fn tcp(pod: &Value) -> Vec<u64> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_case_that_would_share_a_name_creates_nothing_and_says_why() {
+async fn a_case_that_would_share_a_name_creates_nothing_and_reports_why() {
     let manifest = "{ apiVersion: v1, kind: Service, metadata: { name: '${service}', namespace: default }, \
                     spec: { ports: [{ name: '${port}', port: 80 }] } }";
     let like = cases::find("clusterip-from-pod").expect("a case");
@@ -197,7 +197,7 @@ async fn a_case_that_would_share_a_name_creates_nothing_and_says_why() {
     let helpers = Case {
         id: "helpers",
         run: |cx| {
-            // What the fence's Service has.
+            // The objects of the fence's Service.
             let signal = format!("fence-{}-signal", cx.named("").trim_start_matches('-'));
             let values = json!({ "service": signal, "port": cx.named("http") });
             Box::pin(async move { cx.apply("${service}", &values).await.map(drop) })
@@ -219,7 +219,7 @@ async fn a_case_that_would_share_a_name_creates_nothing_and_says_why() {
     assert!(!objects.is_empty() && staged(&objects).is_empty(), "{objects:?}");
 }
 
-/// Runs cases as far as they get.
+/// Runs cases until they end.
 async fn run(stage: &Stage, cases: &[Case]) -> Vec<CaseReport> {
     let folder = tempfile::tempdir().expect("a folder");
     let one = async |case: Case| {
@@ -253,20 +253,20 @@ async fn run(stage: &Stage, cases: &[Case]) -> Vec<CaseReport> {
         .await
 }
 
-fn nobody_is_refused(reports: &[CaseReport]) {
+fn none_is_refused(reports: &[CaseReport]) {
     for report in reports {
-        let told = serde_json::to_string(report).expect("a report");
-        assert!(!told.contains(REFUSED), "{}: {told}", report.id);
+        let text = serde_json::to_string(report).expect("a report");
+        assert!(!text.contains(REFUSED), "{}: {text}", report.id);
     }
 }
 
-/// Cases of which there is more than clients, the fence and the control Service.
+/// Cases that created more than clients, the fence and the control Service.
 fn staged(objects: &[Value]) -> BTreeSet<&str> {
     let under_test = objects.iter().filter(|object| !is_of_helper(object));
     under_test.map(case).collect()
 }
 
-/// Of each name of an object or of its ports, there is one case, and one axis or helper of it, that has it.
+/// Each name of an object or of its ports belongs to one case, and to one axis or helper of it.
 fn are_distinct(objects: &[Value]) {
     let mut owners: BTreeMap<&str, (&str, &str)> = BTreeMap::new();
     for object in objects {
@@ -278,8 +278,8 @@ fn are_distinct(objects: &[Value]) {
     }
 }
 
-/// The namespace that is one axis's or a helper's; where all are in one, what names begin with. Of rows about names an axis has the
-/// namespaces that begin alike.
+/// The namespace of an axis or a helper; where all are in one, the start of their names. An axis of claims about names
+/// has all namespaces that begin alike.
 fn axis(object: &Value) -> &str {
     let (namespace, name) = (text(object, "namespace"), text(object, "name"));
     let begins = |text: &str| text.match_indices('-').nth(1).map_or(text.len(), |(at, _)| at);
@@ -294,7 +294,7 @@ fn axis(object: &Value) -> &str {
     namespace
 }
 
-/// Its own, and those of its ports.
+/// Its own name, and those of its ports.
 fn names(object: &Value) -> impl Iterator<Item = &str> {
     let ports = ["/spec/ports", "/ports"].map(|at| object.pointer(at).and_then(Value::as_array));
     let ports = ports.into_iter().flatten().flatten();

@@ -1,4 +1,4 @@
-//! A cluster of an API server: pods become ready, and nobody answers.
+//! A cluster of an API server only: pods become ready and never answer.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,22 +30,22 @@ use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-/// From one look at pods that are not ready to the next.
+/// Interval of looks at pods that are not ready.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// It ends when it is dropped.
+/// The cluster ends when this is dropped.
 pub(crate) struct Stage {
     cluster: Arc<Cluster>,
     _tasks: JoinSet<()>,
 }
 
 impl Stage {
-    /// One of three nodes with both families; `confined` is the only namespace that the suite may use.
+    /// A cluster of three nodes with both families; `confined` is the only namespace that the suite may use.
     pub(crate) async fn new(confined: Option<&str>) -> Self {
         Self::of(confined, true).await
     }
 
-    /// One whose pods have their network from the agents.
+    /// A cluster whose agents are the pods' network.
     pub(crate) async fn of_agents_network() -> Self {
         Self::of(None, false).await
     }
@@ -100,7 +100,7 @@ impl Stage {
         Arc::clone(&self.cluster)
     }
 
-    /// All Services, slices and pods that a run has made.
+    /// All Services, EndpointSlices and pods that a run has created.
     pub(crate) async fn objects(&self) -> Vec<Value> {
         let client = &self.cluster.client();
         let mut all = made::<Service>(client, "Service").await;
@@ -111,7 +111,7 @@ impl Stage {
 }
 
 async fn client(kubeconfig: &str) -> Client {
-    // Two TLS providers are in the tests' dependencies; the choice is made once, and later calls find it made.
+    // The tests' dependencies contain two TLS providers; the choice is made once, and later calls find it made.
     let _already_chosen = rustls::crypto::ring::default_provider().install_default();
     let kubeconfig = Kubeconfig::from_yaml(kubeconfig).expect("a kubeconfig");
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
@@ -123,7 +123,7 @@ fn about(confined: Option<&str>) -> Description {
         json!({ "name": format!("node{number}"), "addresses": [format!("10.0.1.{number}"), format!("fd00:1::{number}")] })
     });
     let about = json!({
-        // What a lab's case has made stays when it is told to.
+        // Objects of a lab's case stay if it is asked to keep them.
         "provider": "lab", "target": "nothing", "kernel": "none", "nodes": nodes.collect::<Vec<_>>(),
         "capabilities": ["ipv4", "ipv6", "api-write"], "features": ["loadbalancer"], "deviations": [],
         "ways": { "service": true, "further": true, "shared": true }, "confined": confined,
@@ -136,7 +136,7 @@ async fn become_ready(client: Client) {
     let all: Api<Pod> = Api::all(client.clone());
     let mut number = 0;
     loop {
-        // When the test ends the server does.
+        // The server ends with the test.
         let Ok(pods) = all.list(&ListParams::default()).await else {
             return;
         };

@@ -87,7 +87,7 @@ fn case(id: &str, verdict: Verdict) -> Case {
         area: known.area.to_owned(),
         claims: BTreeMap::from([(
             id.to_owned(),
-            cases::claims::find(id).expect("a claim").text.to_owned(),
+            cases::claims::find(id).expect("a claim").sentence.clone(),
         )]),
         tier: known.tier.to_string(),
         verdict,
@@ -117,7 +117,7 @@ fn case(id: &str, verdict: Verdict) -> Case {
 fn tried_again() -> Case {
     let id = "release-prefix-empty-list";
     let first = Undecided {
-        why: "IPv4: t-ext: 3 of 200 failed for lack of the machine <client or backend stood still>".into(),
+        why: "IPv4: t-ext: 3 of 200 failed on the machine <client or backend did not run in time>".into(),
         seconds: 40.5,
         evidence: Some(format!("evidence/{id}.1")),
     };
@@ -127,9 +127,9 @@ fn tried_again() -> Case {
     }
 }
 
-/// A row that is judged over other cases.
+/// A claim that is judged over other cases.
 fn joint() -> Case {
-    let row = cases::claims::joint::find("stale-no-reboot").expect("a row");
+    let claim = cases::claims::joint::find("stale-no-reboot").expect("a claim");
     let name = "stale-sock-legacy-multi: connect4";
     let why = "node1 after connect4: expected at most one start of the agent, found 2 starts";
     let found = Finding {
@@ -149,15 +149,12 @@ fn joint() -> Case {
         findings: findings.to_vec(),
     };
     Case {
-        id: row.id.to_owned(),
-        area: row.area.to_owned(),
-        claims: BTreeMap::from([(
-            row.id.to_owned(),
-            cases::claims::find(row.id).expect("a claim").text.to_owned(),
-        )]),
-        tier: row.tier.to_string(),
+        id: claim.id.to_string(),
+        area: claim.area().expect("its area").name.clone(),
+        claims: BTreeMap::from([(claim.id.to_string(), claim.sentence.clone())]),
+        tier: claim.tier.to_string(),
         why: format!("1 of 2 axes; {name}: {why}"),
-        replay: format!("plumbline run --filter '^{}$' --seed 7", row.id),
+        replay: format!("plumbline run --filter '^{}$' --seed 7", claim.id),
         seconds: 0.0,
         axes: vec![
             axis(name, Verdict::Fail, &[found]),

@@ -91,7 +91,7 @@ fn case(report: CaseReport, exempt: Option<String>, out: &Path, of_every_case: &
     let text = |id: &String| {
         (
             id.clone(),
-            claims::find(id).map_or_else(String::new, |claim| claim.text.to_owned()),
+            claims::find(id).map_or_else(String::new, |claim| claim.sentence.clone()),
         )
     };
     let started = i64::try_from(report.started_us)

@@ -6,7 +6,7 @@ use anyhow::bail;
 use harness::{evidence::Evidence, limits::Profile};
 use lab::{Advertise, ControlPlane, LabConfig};
 
-use super::{exempt::Exemption, filter::Filter, select::ClaimId, select::Feature};
+use super::{exempt::Exemption, filter::Filter, select::ClaimArgument, select::Feature};
 use crate::{
     cluster::{ExistingArgs, KindArgs, Provider},
     lab::{FamilyArgs, TargetArgs, programs},
@@ -45,12 +45,12 @@ Files in --out:
 Paths in reports are relative to the folder of the report.")]
 pub(crate) struct Arguments {
     /// Only this case, or those of a claim or an area (its letter or name); otherwise those of which the id or a claim matches. A
-    /// row that is judged over cases of others (`stale-no-reboot`) selects all: with some of them it can fail, and never passes
+    /// claim that is judged over cases of others (`stale-no-reboot`) selects all: with some of them it can fail, and never passes
     #[arg(long, value_name = "ID|CLAIM|AREA|REGEX")]
     pub(super) filter: Option<Filter>,
     /// Only cases that decide one of these claims of the catalogue (`plumbline list --claims`)
     #[arg(long, value_name = "CLAIM", value_delimiter = ',')]
-    pub(super) claims: Vec<ClaimId>,
+    pub(super) claims: Vec<ClaimArgument>,
     /// Only cases that failed or were inconclusive in the last report in --out, with its seed. What comes of them goes to
     /// the folder `rerun` there: a second result, never a replacement
     #[arg(long, conflicts_with = "seed")]
@@ -344,7 +344,7 @@ mod tests {
              --exempt slice-union=not_before_May --shuffle --fail-fast",
         )
         .unwrap();
-        let claims: Vec<_> = said.claims.iter().map(|claim| claim.0.id).collect();
+        let claims: Vec<_> = said.claims.iter().map(|claim| claim.0.id.as_str()).collect();
         assert_eq!(claims, ["clusterip-from-pod", "kubesvc-reachable"]);
         let features: Vec<_> = said
             .features

@@ -16,7 +16,7 @@ use harness::{
     verdict::Verdict,
 };
 
-use super::select::ClaimId;
+use super::select::ClaimArgument;
 
 /// A claim, and why it is not kept.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ impl Exemption {
     /// There is no such claim.
     pub(super) fn new(claim: &str, reason: &str) -> Result<Self, String> {
         Ok(Self {
-            claim: claim.parse::<ClaimId>()?.0.id,
+            claim: claim.parse::<ClaimArgument>()?.0.id.as_str(),
             reason: reason.to_owned(),
             only: None,
         })

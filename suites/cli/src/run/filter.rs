@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use cases::claims::{self, AREAS, Area};
+use cases::claims::{self, Area, Claim, joint};
 use harness::case::Case;
 use regex::Regex;
 
@@ -18,11 +18,11 @@ pub(crate) struct Filter {
 enum Means {
     /// The id of a case: that case, and none whose id begins with it.
     Case(&'static str),
-    /// The id of a claim (a row that is judged over cases of others is one): the cases that decide it.
-    Claim(&'static str),
+    /// The id of a claim: the cases that decide it.
+    Claim(&'static Claim),
     /// The letter of an area, its name, or both: its cases.
-    Area(Area),
-    /// Whatever matches somewhere in the id of a case, of a claim that it decides, or of a row that is judged over it.
+    Area(&'static Area),
+    /// Whatever matches somewhere in the id of a case, of a claim that it decides, or of a claim that is judged over it.
     Expression(Regex),
 }
 
@@ -32,7 +32,7 @@ impl FromStr for Filter {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let means = match (cases::find(text), claims::find(text), area(text)) {
             (Some(case), ..) => Means::Case(case.id),
-            (_, Some(claim), _) => Means::Claim(claim.id),
+            (_, Some(claim), _) => Means::Claim(claim),
             (.., Some(area)) => Means::Area(area),
             _ => Means::Expression(Regex::new(text)?),
         };
@@ -50,9 +50,9 @@ impl Filter {
     }
 
     /// The claim that it names, if it names one alone.
-    pub(super) fn claim(&self) -> Option<&'static str> {
+    pub(super) fn claim(&self) -> Option<&'static Claim> {
         match self.means {
-            Means::Claim(id) => Some(id),
+            Means::Claim(claim) => Some(claim),
             Means::Case(_) | Means::Area(_) | Means::Expression(_) => None,
         }
     }
@@ -61,13 +61,13 @@ impl Filter {
     pub(super) fn is_match(&self, case: &Case) -> bool {
         match &self.means {
             Means::Case(id) => case.id == *id,
-            Means::Claim(id) => claims::find(id).is_some_and(|claim| is_among(case, &claim.cases())),
+            Means::Claim(claim) => is_among(case, &claim.cases()),
             Means::Area(area) => case.area == area.name,
             Means::Expression(regex) => {
-                let mut rows = cases::JOINT.iter().filter(|row| regex.is_match(row.id));
+                let mut joint = joint::all().filter(|claim| regex.is_match(claim.id.as_str()));
                 regex.is_match(case.id)
                     || case.claims.iter().any(|claim| regex.is_match(claim))
-                    || rows.any(|row| is_among(case, &row.cases()))
+                    || joint.any(|claim| is_among(case, &claim.cases()))
             }
         }
     }
@@ -78,10 +78,10 @@ fn is_among(case: &Case, cases: &[Case]) -> bool {
 }
 
 /// An area by its letter, by its name without it, or by both, in capitals or not.
-fn area(text: &str) -> Option<Area> {
-    AREAS.into_iter().find(|area| {
-        let (letter, name) = area.name.split_once(' ').unwrap_or((area.name, area.name));
-        [letter, name, area.name]
+fn area(text: &str) -> Option<&'static Area> {
+    claims::areas().iter().find(|area| {
+        let (letter, title) = area.letter_and_title();
+        [letter, title, &area.name]
             .iter()
             .any(|known| known.eq_ignore_ascii_case(text))
     })
@@ -89,8 +89,6 @@ fn area(text: &str) -> Option<Area> {
 
 #[cfg(test)]
 mod tests {
-    use cases::claims::joint;
-
     use super::*;
 
     fn selected(text: &str) -> Vec<&'static str> {
@@ -116,14 +114,14 @@ mod tests {
     fn the_id_of_a_claim_selects_what_decides_it() {
         let of_another_name = claims::all().find(|claim| {
             let cases = claim.cases();
-            !cases.is_empty() && cases::find(claim.id).is_none() && joint::find(claim.id).is_none()
+            !cases.is_empty() && cases::find(claim.id.as_str()).is_none() && !claim.is_joint
         });
         let claim = of_another_name.unwrap();
         let expected: Vec<&str> = claim.cases().iter().map(|case| case.id).collect();
-        assert_eq!(selected(claim.id), expected);
-        let row = joint::find("stale-no-reboot").unwrap();
-        let all: Vec<&str> = row.cases().iter().map(|case| case.id).collect();
-        assert_eq!(selected(row.id), all);
+        assert_eq!(selected(claim.id.as_str()), expected);
+        let claim = joint::find("stale-no-reboot").unwrap();
+        let all: Vec<&str> = claim.cases().iter().map(|case| case.id).collect();
+        assert_eq!(selected(claim.id.as_str()), all);
         assert_eq!(selected("^stale-no-reboot$"), all);
     }
 

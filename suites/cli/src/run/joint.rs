@@ -1,9 +1,9 @@
-//! Rows that are judged over the cases of other rows: their reports, beside those of cases.
+//! Reports of claims that are judged over the cases of others.
 //!
-//! Such a row is reported if at least one of its cases was selected. One that needed help fails it, whatever was selected;
-//! it passes only in a run of all of them, or in a rerun that goes on with one.
+//! Such a claim is reported if at least one of its cases was selected. One case that needed help fails it, whatever was
+//! selected; it passes only in a run of all of them, or in a rerun that goes on with such a run.
 
-use cases::claims::joint::Joint;
+use cases::claims::{Claim, joint};
 use harness::report::CaseReport;
 
 use super::{
@@ -12,46 +12,46 @@ use super::{
     process::Settings,
 };
 
-/// Puts the report of each such row behind those of its cases. Reports come with the reason if they are exempt.
-pub(super) fn with_joint_rows(
+/// Puts the report of each such claim behind those of its cases. Reports come with the reason if they are exempt.
+pub(super) fn with_joint_claims(
     mut reports: Vec<(CaseReport, Option<String>)>,
     settings: &Settings,
     exemptions: &[Exemption],
     last: Option<&Last>,
 ) -> Vec<(CaseReport, Option<String>)> {
-    for row in cases::JOINT {
-        let cases = row.cases();
+    for claim in joint::all() {
+        let cases = claim.cases();
         let is_one = |(report, _): &(CaseReport, _)| cases.iter().any(|case| case.id == report.id);
         if let Some(at) = reports.iter().rposition(is_one) {
             let all: Vec<&CaseReport> = reports.iter().map(|(report, _)| report).collect();
-            let judged = report(row, &all, settings, last);
+            let judged = report(claim, &all, settings, last);
             reports.insert(at + 1, exempt::with_reason(judged, exemptions));
         }
     }
     reports
 }
 
-fn report(row: &Joint, reports: &[&CaseReport], settings: &Settings, last: Option<&Last>) -> CaseReport {
-    let cases = row.cases();
+fn report(claim: &Claim, reports: &[&CaseReport], settings: &Settings, last: Option<&Last>) -> CaseReport {
+    let cases = claim.cases();
     let of_cases = || {
         let is_one = |report: &&&CaseReport| cases.iter().any(|case| case.id == report.id);
         reports.iter().filter(is_one)
     };
-    let earlier = last.and_then(|last| last.joint.get(row.id)).cloned();
+    let earlier = last.and_then(|last| last.joint.get(claim.id.as_str())).cloned();
     let is_whole = match &earlier {
         Some(earlier) => earlier.was_whole,
         None => of_cases().count() == cases.len(),
     };
     let axes = earlier.map_or_else(Vec::new, |earlier| earlier.axes);
-    let judged = row.judge(reports, axes, is_whole);
+    let judged = joint::judge(claim, reports, axes, is_whole);
     CaseReport {
-        id: row.id.to_owned(),
-        area: row.area.to_owned(),
-        claims: vec![row.id.to_owned()],
-        tier: row.tier.to_string(),
+        id: claim.id.to_string(),
+        area: claim.area().map_or_else(String::new, |area| area.name.clone()),
+        claims: vec![claim.id.to_string()],
+        tier: claim.tier.to_string(),
         verdict: judged.verdict,
         seed: settings.seed,
-        replay: settings.replay(row.id),
+        replay: settings.replay(claim.id.as_str()),
         started_us: of_cases()
             .map(|report| report.started_us)
             .min()
@@ -92,11 +92,11 @@ mod tests {
             let case = cases::find(id).unwrap();
             (without_run(&case, &settings, not_supported()), None)
         };
-        with_joint_rows(ids.iter().map(report).collect(), &settings, exemptions, None)
+        with_joint_claims(ids.iter().map(report).collect(), &settings, exemptions, None)
     }
 
     #[test]
-    fn a_row_stands_behind_its_cases_if_one_of_them_was_selected() {
+    fn a_joint_claim_stands_behind_its_cases_if_one_of_them_was_selected() {
         let selected = [
             "clusterip-from-pod",
             "stale-map-pin",
@@ -112,8 +112,8 @@ mod tests {
 
     #[test]
     fn all_of_its_cases_make_it_whole_and_a_claim_exempts_it() {
-        let row = cases::claims::joint::find("stale-no-reboot").unwrap();
-        let all: Vec<&str> = row.cases().iter().map(|case| case.id).collect();
+        let claim = joint::find("stale-no-reboot").unwrap();
+        let all: Vec<&str> = claim.cases().iter().map(|case| case.id).collect();
         let reports = joined(&all, &["stale-no-reboot=why".parse().unwrap()]);
         let (judged, exempt) = reports.last().unwrap();
         assert_eq!(

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use cases::claims::joint::Joint;
+use cases::claims::{Claim, joint};
 use harness::{case::Case, limits::Profile, report::AxisReport, verdict};
 
 use crate::report::{
@@ -21,11 +21,11 @@ pub(super) struct Last {
     /// Ids of cases.
     pub(super) failed: BTreeSet<String>,
     pub(super) seed: u64,
-    /// What rows that are judged over cases go on with, by their ids.
+    /// What claims that are judged over cases of others go on with, by their ids.
     pub(super) joint: BTreeMap<&'static str, Earlier>,
 }
 
-/// What a row that is judged over cases goes on with.
+/// What a claim that is judged over cases of others goes on with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Earlier {
     /// Its axes that passed, of cases that are not run again.
@@ -61,34 +61,34 @@ impl Last {
                 path.display()
             );
         }
-        // Where such a row failed, so has one of its axes, or one of its cases.
-        for row in cases::JOINT {
-            if failed.remove(row.id) {
-                failed.extend(open(row, &report));
+        // Where such a claim failed, so has one of its axes, or one of its cases.
+        for claim in joint::all() {
+            if failed.remove(claim.id.as_str()) {
+                failed.extend(open(claim, &report));
             }
         }
-        let row_of = |row: &'static Joint| Some((row.id, earlier(row, &report, &failed)?));
-        let joint = cases::JOINT.iter().filter_map(row_of).collect();
+        let earlier = |claim: &'static Claim| Some((claim.id.as_str(), earlier(claim, &report, &failed)?));
+        let joint = joint::all().filter_map(earlier).collect();
         let seed = report.run.seed;
         Ok(Self { failed, seed, joint })
     }
 }
 
-/// Cases of such a row that have not shown that they needed nothing.
-fn open(row: &Joint, report: &Report) -> Vec<String> {
-    let judged = report.cases.iter().find(|case| case.id == row.id);
+/// Cases of such a claim that have not shown that they needed nothing.
+fn open(claim: &Claim, report: &Report) -> Vec<String> {
+    let judged = report.cases.iter().find(|case| claim.id.as_str() == case.id);
     let axes = judged.map_or(&[][..], |case| &case.axes);
     let has_not = |case: &Case| {
         axes.iter()
             .any(|axis| is_of(&axis.name, case.id) && axis.verdict != Verdict::Pass)
     };
-    let cases = row.cases().into_iter().filter(has_not);
+    let cases = claim.cases().into_iter().filter(has_not);
     cases.map(|case| case.id.to_owned()).collect()
 }
 
 /// Nothing, if none of its cases was selected.
-fn earlier(row: &Joint, report: &Report, again: &BTreeSet<String>) -> Option<Earlier> {
-    let judged = report.cases.iter().find(|case| case.id == row.id)?;
+fn earlier(claim: &Claim, report: &Report, again: &BTreeSet<String>) -> Option<Earlier> {
+    let judged = report.cases.iter().find(|case| claim.id.as_str() == case.id)?;
     let is_again = |name: &str| again.iter().any(|id| is_of(name, id));
     let goes_on = |axis: &&Axis| axis.verdict == Verdict::Pass && !is_again(&axis.name);
     let axes = judged
@@ -96,7 +96,7 @@ fn earlier(row: &Joint, report: &Report, again: &BTreeSet<String>) -> Option<Ear
         .iter()
         .filter(goes_on)
         .map(|axis| AxisReport::new(axis.name.clone(), verdict::Verdict::Pass, Vec::new()));
-    let cases = row.cases();
+    let cases = claim.cases();
     let selected = |case: &Case| report.cases.iter().any(|one| one.id == case.id);
     Some(Earlier {
         axes: axes.collect(),
@@ -104,7 +104,7 @@ fn earlier(row: &Joint, report: &Report, again: &BTreeSet<String>) -> Option<Ear
     })
 }
 
-/// Whether an axis of such a row is of a case.
+/// Whether an axis of such a claim is of a case.
 fn is_of(axis: &str, case: &str) -> bool {
     axis.split_once(": ").is_some_and(|(id, _)| id == case)
 }
@@ -152,7 +152,7 @@ mod tests {
     use crate::report::golden;
 
     #[test]
-    fn a_row_that_is_judged_over_cases_runs_those_again_that_failed_it_and_keeps_the_others() {
+    fn a_claim_that_is_judged_over_cases_runs_those_again_that_failed_it_and_keeps_the_others() {
         let folder = tempfile::tempdir().unwrap();
         let mut report = golden::report();
         for is_rerun in [false, true] {

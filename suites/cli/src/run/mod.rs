@@ -338,7 +338,7 @@ async fn go<S: Site>(
         let reports = cases.iter().map(|(report, _)| report);
         spent::write(&settings.out, asked.began.elapsed(), processors, labs, reports)?;
     }
-    let cases = joint::with_joint_rows(cases, settings, &exemptions, asked.last.as_ref());
+    let cases = joint::with_joint_claims(cases, settings, &exemptions, asked.last.as_ref());
 
     let report = make::report(make::Made {
         description: &description,

@@ -20,14 +20,14 @@ pub(super) struct Selection {
 
 /// A claim of the catalogue, by its id.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ClaimId(pub(super) Claim);
+pub(crate) struct ClaimArgument(pub(super) &'static Claim);
 
-impl FromStr for ClaimId {
+impl FromStr for ClaimArgument {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         claims::find(text).map(Self).ok_or_else(|| {
-            let near = near(text, claims::all().map(|claim| claim.id));
+            let near = near(text, claims::all().map(|claim| claim.id.as_str()));
             format!("there is no claim {text}{near}: `plumbline list --claims` shows all")
         })
     }
@@ -62,14 +62,14 @@ pub(super) struct Wanted<'a> {
     /// What is selected by name or by an expression.
     pub(super) filter: Option<&'a Filter>,
     /// Claims of which one is decided; all, if there are none.
-    pub(super) claims: &'a [ClaimId],
+    pub(super) claims: &'a [ClaimArgument],
     /// Ids; all, if it is none.
     pub(super) ids: Option<&'a BTreeSet<String>>,
 }
 
 impl Wanted<'_> {
     pub(super) fn is(&self, case: &Case) -> bool {
-        let decides = |claim: &ClaimId| claim.0.cases().iter().any(|one| one.id == case.id);
+        let decides = |claim: &ClaimArgument| claim.0.cases().iter().any(|one| one.id == case.id);
         self.filter.is_none_or(|filter| filter.is_match(case))
             && (self.claims.is_empty() || self.claims.iter().any(decides))
             && self.ids.is_none_or(|ids| ids.contains(case.id))
@@ -78,7 +78,7 @@ impl Wanted<'_> {
 
 /// Cases that are asked for; at least one.
 pub(super) fn named(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Case>> {
-    let filtered = wanted.filter.and_then(Filter::claim).and_then(claims::find);
+    let filtered = wanted.filter.and_then(Filter::claim);
     let mut claims = wanted.claims.iter().map(|claim| claim.0).chain(filtered);
     if let Some(claim) = claims.find(|claim| claim.cases().is_empty()) {
         bail!(
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_claim_that_is_not_there_is_named_with_those_that_are_near() {
-        let error = "clusterip-from-pot".parse::<ClaimId>().unwrap_err();
+        let error = "clusterip-from-pot".parse::<ClaimArgument>().unwrap_err();
         assert!(
             error.starts_with("there is no claim clusterip-from-pot; near ")
                 && error.contains(" clusterip-from-pod"),
@@ -218,11 +218,11 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_judged_over_cases_of_others_selects_all_of_them() {
-        let row = joint::find("stale-no-reboot").unwrap();
-        let all: Vec<&str> = row.cases().iter().map(|case| case.id).collect();
+    fn a_claim_that_is_judged_over_cases_of_others_selects_all_of_them() {
+        let claim = joint::find("stale-no-reboot").unwrap();
+        let all: Vec<&str> = claim.cases().iter().map(|case| case.id).collect();
         assert_eq!(ids(&matching("^stale-no-reboot$").unwrap()), all);
-        let claims = [row.id.parse().unwrap()];
+        let claims = [claim.id.as_str().parse().unwrap()];
         let wanted = Wanted {
             claims: &claims,
             ..Wanted::default()
@@ -249,15 +249,15 @@ mod tests {
         assert_eq!(ids(&named(&wanted).unwrap()), ["clusterip-from-pod"]);
         let without = claims::all().find(|claim| claim.cases().is_empty()).unwrap();
         let wanted = Wanted {
-            claims: &[ClaimId(without)],
+            claims: &[ClaimArgument(without)],
             ..Wanted::default()
         };
         let error = named(&wanted).unwrap_err().to_string();
         assert!(
-            error.contains(without.id) && error.contains("no case yet"),
+            error.contains(without.id.as_str()) && error.contains("no case yet"),
             "{error}"
         );
-        assert_eq!(matching(without.id).unwrap_err().to_string(), error);
+        assert_eq!(matching(without.id.as_str()).unwrap_err().to_string(), error);
     }
 
     #[test]

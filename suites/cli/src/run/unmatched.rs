@@ -19,8 +19,8 @@ pub(super) fn unmatched(wanted: &Wanted<'_>) -> anyhow::Error {
     {
         let ids = cases::ALL.iter().map(|case| case.id);
         let decided = claims::all().filter(|claim| !claim.cases().is_empty());
-        let mut names: Vec<&str> = ids.chain(decided.map(|claim| claim.id)).collect();
-        names.extend(claims::AREAS.map(|area| area.name));
+        let mut names: Vec<&str> = ids.chain(decided.map(|claim| claim.id.as_str())).collect();
+        names.extend(claims::areas().iter().map(|area| area.name.as_str()));
         let mut known = BTreeSet::new();
         names.retain(|name| known.insert(*name));
         let near = near(filter.as_str(), names);
@@ -40,7 +40,7 @@ pub(super) fn unmatched(wanted: &Wanted<'_>) -> anyhow::Error {
              plumbline that wrote the report"
         );
     }
-    let claims: Vec<&str> = wanted.claims.iter().map(|claim| claim.0.id).collect();
+    let claims: Vec<&str> = wanted.claims.iter().map(|claim| claim.0.id.as_str()).collect();
     let options = [
         wanted
             .filter

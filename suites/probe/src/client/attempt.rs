@@ -8,19 +8,19 @@ use oracle::history::{Answer, Attempt, Exchange, Outcome, PlanEntry, Stage, Tran
 use super::socket::Socket;
 use crate::{clock, wire};
 
-/// How far an attempt has come: all that is known of one that is cut off.
+/// Progress of an attempt: all that is known of one that is cut off.
 pub(super) struct Trace {
     /// The call that it is in.
     pub(super) stage: Stage,
-    /// Its own address, once the socket has one.
+    /// The socket's own address, once it has one.
     pub(super) local: Option<SocketAddr>,
 }
 
 /// Why an attempt got no answer.
 pub(super) enum Trouble {
-    /// A call failed; which is in the [`Trace`].
+    /// A call failed, which the [`Trace`] names.
     Call(io::Error),
-    /// Something answered that is no probe server.
+    /// The answer is not a probe server's.
     Garbled(String),
 }
 
@@ -30,10 +30,10 @@ impl From<io::Error> for Trouble {
     }
 }
 
-/// An answer, and who gave it as the socket sees it.
+/// An answer, and the socket's peer.
 pub(super) type Reply = (Answer, SocketAddr);
 
-/// What is known of an attempt before it is made.
+/// What is known of an attempt before it starts.
 pub(super) struct About<'a> {
     pub(super) client: &'a str,
     pub(super) target: &'a str,
@@ -44,7 +44,7 @@ pub(super) struct About<'a> {
     pub(super) exchange: Option<Exchange>,
 }
 
-/// Makes one attempt: the one of this number in its entry.
+/// Makes the attempt with this number in its entry.
 pub(super) async fn make(client: &str, entry: &PlanEntry, number: u32, nonce: String) -> Attempt {
     let about = About {
         client,
@@ -64,7 +64,7 @@ pub(super) async fn make(client: &str, entry: &PlanEntry, number: u32, nonce: St
     .await
 }
 
-/// What comes of an attempt, within its limit.
+/// Runs an attempt within its limit.
 pub(super) async fn watched(
     about: About<'_>,
     attempt: impl AsyncFnOnce(&mut Trace) -> Result<Reply, Trouble>,
@@ -100,8 +100,8 @@ pub(super) async fn watched(
     }
 }
 
-/// One request and its answer, on a socket that nobody else waits at. A connection that is used again has nonces that begin
-/// with `earlier`: its requests ask to keep it, and a late answer to one before is passed over.
+/// One request and its answer, on a socket without other exchanges. On a connection that is used again, nonces begin
+/// with `earlier`: its requests keep it open, and late answers to earlier ones are skipped.
 pub(super) async fn exchange(
     socket: &Socket,
     nonce: &str,
@@ -117,7 +117,7 @@ pub(super) async fn exchange(
     answer(socket, nonce, 0, earlier, trace).await
 }
 
-/// The answer to a request that was sent, in a datagram of so many bytes if that is not 0.
+/// The answer to a request, in a datagram of this size if it is not 0.
 pub(super) async fn answer(
     socket: &Socket,
     nonce: &str,
@@ -129,9 +129,9 @@ pub(super) async fn answer(
     let mut begun = Vec::new();
     loop {
         let (message, peer) = match socket.receive(&mut begun).await {
-            // It ended without a word, or in the middle of one.
+            // It ended without an answer, or in the middle of one.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Err(Trouble::Garbled(wire::said(&begun)));
+                return Err(Trouble::Garbled(wire::beginning(&begun)));
             }
             received => received?,
         };
@@ -144,16 +144,16 @@ pub(super) async fn answer(
             }
             return Ok((answer, peer));
         }
-        // A datagram for another nonce is a late reply to an earlier request, or to whoever had this port before; a line is
-        // somebody else's answer on our connection.
+        // A datagram for another nonce is a late reply to an earlier request, or to an earlier user of this port. On a
+        // connection a line for another nonce is a wrong answer.
         let is_late = earlier.is_some_and(|prefix| answer.nonce.starts_with(prefix));
         if !socket.is_udp() && !is_late {
-            return Err(Trouble::Garbled(wire::said(&message)));
+            return Err(Trouble::Garbled(wire::beginning(&message)));
         }
     }
 }
 
-/// The symbol of an error, or its number where it has none in user space (a program may return any).
+/// The symbol of an error, or its number if it has none in user space (a program may return any).
 pub(super) fn symbol(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(number) => match Errno::from_raw(number) {

@@ -1,12 +1,13 @@
-//! A client that goes on without whoever started it, and those who ask it for its history.
+//! A client that outlives the process that started it, and the readers of its history.
 //!
 //! ```text
 //! probe client --control SOCKET ──▶ Kept (memory, file) ──▶ socket ──▶ probe attach SOCKET --from OFFSET
 //! ```
 //!
-//! One JSON line goes to the socket, a [`Request`]; one comes back, a [`Status`], and after it, for `read`, the attempts
-//! from that offset on, to the end of the plan. Where attempts have been dropped that a reader asked for, a line
-//! `{"dropped": HOW MANY}` stands in their place. A reader that is slow or goes away disturbs nobody.
+//! A reader sends one JSON line, a [`Request`]; the client sends one back, a [`Status`], and after it, for `read`, the
+//! attempts from that offset on, until the end of the plan. Where attempts were dropped that a reader requested, a line
+//! `{"dropped": NUMBER}` takes their place. A reader that is slow or ends disturbs neither the client nor other
+//! readers.
 
 use std::{io, path::Path, time::Duration};
 
@@ -21,18 +22,18 @@ use tokio_util::sync::CancellationToken;
 use super::kept::Kept;
 use crate::wire;
 
-/// Readers at once; more wait.
+/// Concurrent readers; more wait.
 const READERS: usize = 16;
 /// Longest request, in bytes.
 const LONGEST: u64 = 1024;
-/// Lines that are taken from the history at once.
+/// Lines that are taken from the history together.
 const AT_ONCE: usize = 256;
-/// A reader says what it wants within this time.
+/// A reader sends its request within this time.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
-/// So long after the end of its plan a client waits for somebody to read its history to the end.
+/// How long after the end of its plan a client waits for a reader of its whole history.
 pub const UNREAD: Duration = Duration::from_secs(600);
 
-/// What is asked of a client.
+/// A request to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Request {
@@ -41,29 +42,29 @@ pub enum Request {
         /// Number of attempts to leave out.
         from: u64,
     },
-    /// The end of its plan, now.
+    /// End the plan now.
     Stop,
 }
 
-/// What it says first.
+/// The first line of the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// Offset of the oldest attempt in memory: so many were dropped.
+    /// Offset of the oldest attempt in memory: the number of dropped ones.
     pub dropped: u64,
-    /// Offset of the attempt that is made next.
+    /// Offset of the next attempt.
     pub next: u64,
 }
 
-/// In place of attempts that have been dropped.
+/// Stands for dropped attempts.
 #[derive(Debug, Serialize)]
 struct Dropped {
     dropped: u64,
 }
 
-/// The socket; one that a client left behind which is gone is replaced.
+/// Binds the socket, and replaces one that an ended client has left.
 ///
 /// # Errors
-/// Somebody answers there, or it can't be made.
+/// Another client answers there, or it cannot be created.
 pub(super) fn listen(socket: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(socket) {
         Err(error)
@@ -77,8 +78,8 @@ pub(super) fn listen(socket: &Path) -> io::Result<UnixListener> {
     }
 }
 
-/// Answers at a socket until the history has ended and somebody has read it to its end, or [`UNREAD`] has passed. A
-/// request to stop cancels `stop`.
+/// Serves readers until the history has ended and one has read it to its end, or [`UNREAD`] has passed. A request to
+/// stop cancels `stop`.
 pub(super) async fn serve(
     listener: &UnixListener,
     kept: &Kept,
@@ -95,7 +96,7 @@ pub(super) async fn serve(
                 return;
             };
             let Ok((stream, _)) = listener.accept().await else {
-                // Nearly always a lack of file descriptors.
+                // Nearly always: no file descriptor left.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             };
@@ -113,7 +114,7 @@ pub(super) async fn serve(
     };
     let over = async {
         ended.cancelled().await;
-        // Nobody has come, and nobody will.
+        // No reader has come.
         drop(tokio::time::timeout(UNREAD, was_read.changed()).await);
     };
     tokio::select! {
@@ -122,11 +123,11 @@ pub(super) async fn serve(
     }
 }
 
-/// One reader. Whether it has read to the end.
+/// Serves one reader. Returns whether it has read to the end.
 async fn answer(mut stream: UnixStream, kept: &Kept, stop: &CancellationToken) -> io::Result<bool> {
     let mut line = String::new();
-    let mut asked = BufReader::new(&mut stream).take(LONGEST);
-    tokio::time::timeout(REQUEST_LIMIT, asked.read_line(&mut line)).await??;
+    let mut request = BufReader::new(&mut stream).take(LONGEST);
+    tokio::time::timeout(REQUEST_LIMIT, request.read_line(&mut line)).await??;
     let request: Request = serde_json::from_str(&line).map_err(io::Error::other)?;
     let (dropped, next) = kept.bounds();
     stream.write_all(&wire::line(&Status { dropped, next })).await?;
@@ -152,11 +153,11 @@ async fn answer(mut stream: UnixStream, kept: &Kept, stop: &CancellationToken) -
     }
 }
 
-/// Asks the client at a socket. Returns what it says first, and what follows.
+/// Sends a request to the client at a socket. Returns its status, and the lines that follow.
 ///
 /// # Errors
-/// Nobody answers there, or something else than a client does.
-pub async fn ask(socket: &Path, request: Request) -> io::Result<(Status, BufReader<UnixStream>)> {
+/// No client answers there.
+pub async fn send(socket: &Path, request: Request) -> io::Result<(Status, BufReader<UnixStream>)> {
     let mut stream = UnixStream::connect(socket).await?;
     stream.write_all(&wire::line(&request)).await?;
     let mut stream = BufReader::new(stream);

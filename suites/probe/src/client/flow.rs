@@ -1,7 +1,7 @@
 //! Established flows: sockets that live as long as their entry, and exchanges on them at an even pace.
 //!
-//! Requests go out at their times whether those before have been answered or not. What ends a socket fails every
-//! exchange that is under way on it, or the next one if none is, so that no end goes unseen; the exchange after that
+//! Requests are sent at their times, whether earlier ones have been answered or not. An error of a socket fails every
+//! exchange that is under way on it, or the next one if none is, so that no end is missed; the exchange after that
 //! opens another socket.
 
 use std::{collections::VecDeque, io, net::SocketAddr, sync::Arc, time::Duration};
@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{clock, wire};
 
-/// Exchanges of one flow that are under way at once, and requests that its socket has not taken yet; at this bound no
-/// more begin.
+/// Limit of exchanges of one flow that are under way, and of requests that its socket has not accepted yet; at this
+/// limit no more begin.
 pub const UNDER_WAY: usize = 512;
 
 /// One flow.
@@ -31,7 +31,7 @@ pub(super) struct Flow {
     number: u32,
     sender: mpsc::Sender<Attempt>,
     begin: Instant,
-    /// Number of the next time at which an exchange may begin.
+    /// Number of the next start time.
     turn: u32,
     sequence: u32,
     socket: u32,
@@ -45,7 +45,7 @@ struct Pending {
     deadline: Instant,
 }
 
-/// A socket, and what is under way on it.
+/// A socket, and the exchanges under way on it.
 struct Lane {
     socket: Socket,
     local: Option<SocketAddr>,
@@ -54,7 +54,7 @@ struct Lane {
     begun: Vec<u8>,
 }
 
-/// What happens next on a lane.
+/// The next event of a lane.
 enum Next {
     Turn,
     Sent(io::Result<()>),
@@ -63,7 +63,7 @@ enum Next {
 }
 
 impl Flow {
-    /// The flows of an entry begin one after the other within one interval.
+    /// The flows of an entry start one after the other within one interval.
     pub(super) fn new(
         client: Arc<str>,
         prefix: &str,
@@ -110,12 +110,12 @@ impl Flow {
                 }
                 Ok(Err(error)) => {
                     let (stage, errno) = (trace.stage, symbol(&error));
-                    self.tell(first, trace.local, Outcome::Failed { stage, errno })
+                    self.report(first, trace.local, Outcome::Failed { stage, errno })
                         .await;
                 }
                 Err(_) => {
                     let stage = trace.stage;
-                    self.tell(first, trace.local, Outcome::Timeout { stage }).await;
+                    self.report(first, trace.local, Outcome::Timeout { stage }).await;
                 }
             }
             self.socket += 1;
@@ -148,7 +148,7 @@ impl Flow {
                 Next::Overdue => {
                     let stage = lane.stage();
                     if let Some(pending) = lane.pending.pop_front() {
-                        self.tell(pending, lane.local, Outcome::Timeout { stage }).await;
+                        self.report(pending, lane.local, Outcome::Timeout { stage }).await;
                     }
                 }
                 Next::Sent(Err(error)) => return self.failed(lane, Stage::Send, &error).await,
@@ -157,7 +157,7 @@ impl Flow {
         }
     }
 
-    /// An answer ends its exchange. One that nobody waits for any more is passed over: its exchange has timed out.
+    /// An answer ends its exchange. An answer after the exchange's limit is skipped.
     async fn received(&mut self, lane: &mut Lane, message: &[u8], peer: SocketAddr) {
         let (pending, outcome) = match wire::answer(message) {
             Ok(answer) => {
@@ -169,7 +169,7 @@ impl Flow {
             Err(said) => (lane.pending.pop_front(), Outcome::Garbled { said }),
         };
         if let Some(pending) = pending {
-            self.tell(pending, lane.local, outcome).await;
+            self.report(pending, lane.local, outcome).await;
         }
     }
 
@@ -181,13 +181,13 @@ impl Flow {
         let errno = symbol(error);
         for pending in lane.pending {
             let errno = errno.clone();
-            self.tell(pending, lane.local, Outcome::Failed { stage, errno })
+            self.report(pending, lane.local, Outcome::Failed { stage, errno })
                 .await;
         }
     }
 
-    /// When the next exchange begins; none after `count`. Times that have passed by more than an interval are left out:
-    /// a flow that was held up does not make up for it.
+    /// Start time of the next exchange; none after `count`. Times that are late by more than an interval are skipped: a
+    /// flow does not make up for a delay.
     fn next_turn(&mut self) -> Option<Instant> {
         let interval = Duration::from_millis(self.entry.interval_ms);
         let at = |turn: u32| self.begin + interval * turn;
@@ -209,7 +209,7 @@ impl Flow {
         pending
     }
 
-    async fn tell(&self, pending: Pending, local: Option<SocketAddr>, outcome: Outcome) {
+    async fn report(&self, pending: Pending, local: Option<SocketAddr>, outcome: Outcome) {
         let attempt = Attempt {
             start_us: pending.start_us,
             end_us: clock::now_us(),
@@ -227,7 +227,7 @@ impl Flow {
             fragments: None,
             outcome,
         };
-        // The writer is gone only after it has cancelled the client.
+        // The writer ends only after it has cancelled the client.
         drop(self.sender.send(attempt).await);
     }
 

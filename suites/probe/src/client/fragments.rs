@@ -1,5 +1,5 @@
-//! Requests of a size, and requests as fragments, in whatever order: no socket of UDP sends such, so a raw one does, and the UDP
-//! socket only waits for the answer. No program at a socket translates what a raw one sends.
+//! Requests of a given size, and requests as fragments in any order. A UDP socket cannot send these, so a raw socket
+//! does, and the UDP socket only waits for the answer. No socket program translates what a raw socket sends.
 
 use std::{
     collections::VecDeque,
@@ -23,12 +23,12 @@ use crate::wire;
 
 /// Fragments of one datagram, at most: each but the last has eight bytes or more of the smallest request.
 const MOST: usize = 4;
-/// Datagrams that are sent in parts at once. Between two fragments of one, the kernel that puts them together lets no more
-/// than 64 of others of the same source come, over IPv4 (ip-sysctl: `ipfrag_max_dist`).
+/// Datagrams whose fragments are sent concurrently. Between two fragments of one, the kernel that reassembles them
+/// permits at most 64 of other datagrams of the same source, over IPv4 (ip-sysctl: `ipfrag_max_dist`).
 const AT_ONCE: usize = 8;
-/// A place for each of these; those that only wait for their answers have none.
+/// Permits for them; exchanges that only wait for answers need none.
 static SENDING: Semaphore = Semaphore::const_new(AT_ONCE);
-/// Between two fragments: where several processors receive, a later one must not overtake.
+/// Interval of two fragments: with several processors at the receiver, a later one must not overtake.
 const BETWEEN: std::time::Duration = std::time::Duration::from_millis(5);
 /// The unit of offsets in the header (RFC 791, RFC 8200).
 const UNIT: usize = 8;
@@ -38,7 +38,7 @@ const UDP_HEADER: usize = 8;
 const FRAGMENT: u8 = 44;
 const FRAGMENT_HEADER: usize = 8;
 
-/// Whether fragments, size and watch of a round make sense.
+/// Checks fragments, size and watch of a round.
 pub(super) fn check(round: &Round) -> Result<(), String> {
     let Round {
         fragments,
@@ -73,7 +73,8 @@ pub(super) fn check(round: &Round) -> Result<(), String> {
     Ok(())
 }
 
-/// One request of the round's size, in its fragments if it has any, and its answer on the socket whose port it comes from.
+/// One request of the round's size, in fragments if the round has any, and its answer on the socket with its source
+/// port.
 pub(super) async fn exchange(
     socket: &Socket,
     nonce: &str,
@@ -89,7 +90,7 @@ pub(super) async fn exchange(
         }
     } else {
         if round.bytes == 0 {
-            // So that parts of it are more than a header.
+            // Each fragment must hold more than a header.
             request.resize(wire::MAX_REQUEST, b' ');
         }
         let port = trace.local.map_or(0, |local| local.port());
@@ -116,13 +117,13 @@ async fn send_in_parts(request: &[u8], port: u16, round: &Round) -> io::Result<(
     Ok(())
 }
 
-/// A socket that sends packets with their headers to an address, and the address that they are from.
+/// A socket that sends packets with their headers to an address, and their source address.
 fn raw(to: IpAddr) -> io::Result<(OwnedFd, IpAddr)> {
     let family = match to {
         IpAddr::V4(_) => AddressFamily::Inet,
         IpAddr::V6(_) => AddressFamily::Inet6,
     };
-    // Of IPv4 the kernel writes length and checksum of the header (raw(7)); of IPv6 nothing.
+    // With IPv4 the kernel sets length and checksum of the header (raw(7)), with IPv6 nothing.
     let socket = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::Raw)?;
     connect(socket.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(to, 0)))?;
     let own: SockaddrStorage = getsockname(socket.as_raw_fd())?;
@@ -168,7 +169,7 @@ fn sum(bytes: &[u8]) -> u16 {
     u16::try_from(sum).unwrap_or(u16::MAX)
 }
 
-/// The datagram as so many packets between two addresses, from its first part on.
+/// The datagram as fragments between two addresses, from its first part on.
 pub(super) fn parts(datagram: &[u8], ends: [IpAddr; 2], identification: u32, count: usize) -> Vec<Vec<u8>> {
     let size = datagram.len().div_ceil(count).next_multiple_of(UNIT);
     let last = datagram.chunks(size).count() - 1;
@@ -181,7 +182,7 @@ pub(super) fn parts(datagram: &[u8], ends: [IpAddr; 2], identification: u32, cou
     datagram.chunks(size).enumerate().map(part).collect()
 }
 
-/// The header of a fragment at an offset in bytes: of IPv4 without options, its checksum 0.
+/// The header of a fragment at an offset in bytes; with IPv4 without options, and with the checksum 0.
 fn header(
     [source, destination]: [IpAddr; 2],
     identification: u32,

@@ -1,4 +1,4 @@
-//! What a client has seen, kept for whoever asks: the newest in memory, all of it in a file while there is room.
+//! The history of a client, kept for readers: the newest part in memory, all of it in a file up to a limit.
 
 use std::{
     collections::VecDeque,
@@ -12,10 +12,10 @@ use tokio::sync::watch;
 
 /// Bytes of history that are kept in memory; older lines are dropped, and counted.
 pub const IN_MEMORY: usize = 64 << 20;
-/// Bytes of history that are written to the file; further lines are refused, which is said once.
+/// Bytes of history that are written to the file; further lines are not, which is logged once.
 pub const IN_FILE: u64 = 512 << 20;
 
-/// A history that is being made. Writing to it appends lines.
+/// A growing history. Writing to it appends lines.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     state: Arc<Mutex<State>>,
@@ -24,7 +24,7 @@ pub(super) struct Kept {
 
 #[derive(Debug)]
 struct State {
-    /// Lines of which the first has the offset `dropped`.
+    /// Lines; the first has the offset `dropped`.
     lines: VecDeque<Arc<[u8]>>,
     bytes: usize,
     most: usize,
@@ -43,13 +43,13 @@ struct ToFile {
     is_over: bool,
 }
 
-/// Some of a history.
+/// A part of a history.
 #[derive(Debug)]
 pub(super) struct Part {
-    /// Offset of the first of them, as far from what was asked for as lines have been dropped.
+    /// Offset of the first line; later than the requested one if lines were dropped.
     pub(super) first: u64,
     pub(super) lines: Vec<Arc<[u8]>>,
-    /// Nothing follows.
+    /// No line follows.
     pub(super) ended: bool,
 }
 
@@ -57,7 +57,7 @@ impl Kept {
     /// An empty history that keeps its newest `most` bytes in memory, and as much as [`IN_FILE`] in a new file.
     ///
     /// # Errors
-    /// The file can't be made.
+    /// The file cannot be created.
     pub(super) fn new(most: usize, file: Option<&Path>) -> io::Result<Self> {
         let open = |path: &Path| -> io::Result<ToFile> {
             Ok(ToFile {
@@ -86,13 +86,13 @@ impl Kept {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing follows.
+    /// No line follows.
     pub(super) fn end(&self) {
         self.state().ended = true;
         self.changes.send_replace(());
     }
 
-    /// At most so many lines from an offset on, as soon as there is one, or the end.
+    /// At most `most` lines from an offset on, as soon as there is one, or the end.
     pub(super) async fn part(&self, offset: u64, most: usize) -> Part {
         let mut changes = self.changes.subscribe();
         loop {
@@ -106,7 +106,7 @@ impl Kept {
         }
     }
 
-    /// Offset of the oldest line in memory, and of the line that is made next.
+    /// Offsets of the oldest line in memory, and of the next line.
     pub(super) fn bounds(&self) -> (u64, u64) {
         let state = self.state();
         (state.dropped, state.dropped + state.lines.len() as u64)
@@ -115,7 +115,7 @@ impl Kept {
 
 impl State {
     fn part(&self, offset: u64, most: usize) -> Part {
-        // What is asked of the future is answered when it is there.
+        // A request for a later offset is answered when that line exists.
         let first = offset.max(self.dropped);
         let skip = usize::try_from(first - self.dropped).unwrap_or(usize::MAX);
         let lines: Vec<_> = self.lines.iter().skip(skip).take(most).cloned().collect();
@@ -143,7 +143,7 @@ impl State {
 }
 
 impl ToFile {
-    /// A file that takes no more, for whatever reason, ends nothing: it is said once, and the lines are in memory.
+    /// A failing file ends nothing: the error is logged once, and the lines are in memory.
     fn write(&mut self, line: &[u8]) {
         if self.is_over {
             return;

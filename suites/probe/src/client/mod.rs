@@ -1,4 +1,4 @@
-//! The client: does what a plan says and writes what came of it.
+//! The client: carries out a plan and writes the results.
 
 mod attempt;
 pub mod control;
@@ -29,17 +29,17 @@ pub use kept::{IN_FILE, IN_MEMORY};
 use output::Output;
 use pace::{Entry, Queue};
 
-/// Attempts of one entry that are under way at once. At this bound the next one begins when one ends, which its
+/// Limit of attempts of one entry that are under way. At this limit the next one starts when one ends, which its
 /// `start_us` shows.
 pub const IN_FLIGHT: usize = 512;
 /// Established flows of one entry.
 pub const MAX_FLOWS: u32 = 512;
-/// Attempts that have ended and wait for the output's reader; at this bound their entries wait.
+/// Ended attempts that wait for the output's reader; at this limit their entries wait.
 pub const UNWRITTEN: usize = 1024;
 /// Longest plan, in bytes.
 pub const MAX_PLAN: u64 = 1 << 20;
 
-/// Why a client did not begin, or ended early.
+/// Why a client did not start, or ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Not a plan.
@@ -53,13 +53,13 @@ pub enum ClientError {
     Round {
         /// What is wrong with it.
         why: String,
-        /// One that is right.
+        /// A valid example.
         example: &'static str,
     },
-    /// Packets can't be watched.
+    /// Packets cannot be watched.
     #[error("failed to watch packets: {0}; expected the right to (CAP_NET_RAW)")]
     Watch(io::Error),
-    /// The history can't be kept.
+    /// The history cannot be kept.
     #[error("failed to make {}: {error}; expected a path in a folder that is there, for a socket that no other client has", path.display())]
     Keep {
         /// The socket, or the file.
@@ -67,7 +67,7 @@ pub enum ClientError {
         /// Why.
         error: io::Error,
     },
-    /// The histories can't be delivered, so no more are made.
+    /// The output cannot be written, so no more attempts are made.
     #[error("failed to write an attempt, and ended early: {0}")]
     Output(io::Error),
 }
@@ -130,11 +130,11 @@ fn check_flows(flows: u32, entry: &PlanEntry) -> Result<(), String> {
 
 /// Carries out a plan. Each attempt is written to `output`, and flushed, as it ends.
 ///
-/// Returns when every entry has ended, or soon after `stop` is cancelled: attempts under way are then dropped
-/// without a line.
+/// Returns when every entry has ended, or soon after `stop` is cancelled: attempts under way are then dropped without a
+/// line.
 ///
 /// # Errors
-/// [`ClientError::Output`]: nobody reads any more.
+/// [`ClientError::Output`]: the output has no reader any more.
 pub async fn run(
     plan: Plan,
     output: impl Write + Send + 'static,
@@ -159,9 +159,9 @@ pub async fn run(
     output.end().await.map_err(ClientError::Output)
 }
 
-/// Carries out a plan whoever reads: the history is kept, in memory and in a new file, and given to those who
-/// [`control::ask`] for it at a socket. Returns when the plan has ended and somebody has read the history to its end, or
-/// nobody has for [`control::UNREAD`]; or soon after `stop` is cancelled.
+/// Carries out a plan independent of readers: the history is kept, in memory and in a new file, for readers at a socket
+/// ([`control::send`]). Returns when the plan has ended and a reader has read the history to its end, or none has for
+/// [`control::UNREAD`]; or soon after `stop` is cancelled.
 ///
 /// # Errors
 /// [`ClientError::Keep`].
@@ -186,7 +186,7 @@ pub async fn run_kept(
     };
     let serving = stop.run_until_cancelled(control::serve(&listener, &kept, &enough, &ended));
     let (result, _) = tokio::join!(running, serving);
-    // Somebody may have removed it.
+    // Another process may have removed it.
     drop(fs::remove_file(socket));
     result
 }

@@ -1,4 +1,4 @@
-//! One thread writes the lines, so that a reader that is behind delays no attempt that is under way.
+//! A thread that writes the lines, so that a slow reader delays no attempt that is under way.
 
 use std::{
     io::{self, Write},
@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 use super::UNWRITTEN;
 use crate::wire;
 
-/// From one write to the next. Far fewer than [`UNWRITTEN`] attempts end in it, at the rates that plans have, and no reader
-/// decides anything sooner.
+/// Interval of writes. At the rates of plans far fewer than [`UNWRITTEN`] attempts end in it, and no reader needs their
+/// lines sooner.
 const TOGETHER: Duration = Duration::from_millis(20);
 
 /// The writing thread.
@@ -23,13 +23,13 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Starts it. It ends when every sender is gone; if it can't write it cancels `stop` and ends.
+    /// Starts it. It ends when every sender is dropped; if it cannot write it cancels `stop` and ends.
     pub(super) fn start(
         mut output: impl Write + Send + 'static,
         stop: CancellationToken,
     ) -> (mpsc::Sender<Attempt>, Self) {
         let (sender, mut attempts) = mpsc::channel::<Attempt>(UNWRITTEN);
-        let (tell, ended) = oneshot::channel();
+        let (done, ended) = oneshot::channel();
         thread::spawn(move || {
             let mut write = || -> io::Result<()> {
                 let (mut ended, mut lines) = (Vec::new(), Vec::new());
@@ -40,7 +40,7 @@ impl Output {
                     }
                     output.write_all(&lines)?;
                     output.flush()?;
-                    // Those that end meanwhile go together: each write wakes a reader.
+                    // Attempts that end meanwhile are written together: each write wakes a reader.
                     thread::sleep(TOGETHER);
                 }
                 Ok(())
@@ -49,13 +49,13 @@ impl Output {
             if result.is_err() {
                 stop.cancel();
             }
-            // Nobody waits for the result of a client that was dropped.
-            drop(tell.send(result));
+            // The result of a dropped client has no receiver.
+            drop(done.send(result));
         });
         (sender, Self { ended })
     }
 
-    /// Waits until all is written.
+    /// Waits until everything is written.
     pub(super) async fn end(self) -> io::Result<()> {
         self.ended
             .await

@@ -1,4 +1,4 @@
-//! When the attempts of one entry begin, and when no more do.
+//! When the attempts of one entry start, and when no more do.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -15,13 +15,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{IN_FLIGHT, attempt, flow::Flow};
 
-/// Answers that take longer are late: what is asked waits somewhere, in the queue of a backend or of a kernel that has no more
-/// processor time. Far longer than a machine with room takes, and so short that clients at their rate have not asked for seconds'
-/// worth of a busy backend's work before the first of them knows.
+/// Answers that take longer are late: requests wait in the queue of a backend or of a kernel that has no more processor
+/// time. This is far longer than an idle machine takes, and short enough that clients have not queued seconds of a
+/// backend's work before the first late answer.
 const LATE: Duration = Duration::from_millis(100);
-/// So long a late answer counts: others come meanwhile if there is a queue.
+/// How long a late answer counts: if there is a queue, others follow meanwhile.
 const COUNTS: Duration = Duration::from_millis(250);
-/// What the entries of one client know of how late answers are.
+/// How late answers are, shared by the entries of one client.
 pub(super) struct Queue {
     /// Answers count as late until then.
     late_until: Mutex<Instant>,
@@ -36,8 +36,8 @@ impl Queue {
         }
     }
 
-    /// Waits, while answers are late, until there is room for one more attempt, which has it until it ends. Where nothing answers
-    /// any more it waits no longer: silence delays nobody.
+    /// While answers are late, waits for a permit for one more attempt, which holds it until it ends. Without late
+    /// answers it does not wait: timeouts delay nothing.
     async fn enter(&self) -> Option<OwnedSemaphorePermit> {
         loop {
             let until = *self.late_until();
@@ -64,7 +64,7 @@ impl Queue {
     }
 }
 
-/// One entry of a plan, being carried out.
+/// A running entry of a plan.
 pub(super) struct Entry {
     client: Arc<str>,
     /// Unique for the entry: first part of its nonces.
@@ -72,9 +72,9 @@ pub(super) struct Entry {
     entry: Arc<PlanEntry>,
     sender: mpsc::Sender<Attempt>,
     queue: Arc<Queue>,
-    /// The whole client ends: attempts under way too.
+    /// Ends the whole client, with attempts under way.
     stop: CancellationToken,
-    /// This entry begins no more attempts; those under way are finished.
+    /// Ends this entry: it starts no more attempts; those under way are finished.
     enough: CancellationToken,
 }
 
@@ -112,7 +112,7 @@ impl Entry {
         stop.run_until_cancelled(paced).await;
     }
 
-    /// Each attempt begins when the last has ended.
+    /// Each attempt starts when the last has ended.
     async fn closed_loop(&self) {
         for number in 0..self.entry.count {
             if self.enough.is_cancelled() {
@@ -122,8 +122,9 @@ impl Entry {
         }
     }
 
-    /// Each attempt begins at its time, whatever became of those before it, unless too many are under way or answers are late.
-    /// What begins late, as the client itself stood still, is caught up with at twice the pace, not all at once.
+    /// Each attempt starts at its time, whatever the result of earlier ones, unless too many are under way or answers
+    /// are late. Starts that are late because the client itself did not run are caught up with at twice the pace, not
+    /// all at once.
     async fn open_loop(&self) {
         let begin = Instant::now();
         let interval = Duration::from_millis(self.entry.interval_ms);
@@ -152,7 +153,7 @@ impl Entry {
         under_way.join_all().await;
     }
 
-    /// Exchanges on sockets that live.
+    /// Exchanges on sockets that stay open.
     async fn established(&self, flows: u32) {
         let mut all = JoinSet::new();
         for number in 0..flows {
@@ -174,7 +175,7 @@ impl Entry {
         {
             self.enough.cancel();
         }
-        // The writer is gone only after it has cancelled `stop`.
+        // The writer ends only after it has cancelled `stop`.
         drop(self.sender.send(attempt).await);
     }
 

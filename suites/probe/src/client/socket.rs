@@ -1,4 +1,4 @@
-//! A client's socket: whole requests go out, whole answers come in, neither waits for the other.
+//! A client's socket: it sends whole requests and receives whole answers, and neither waits for the other.
 
 use std::{
     collections::VecDeque,
@@ -15,16 +15,16 @@ use tokio::net::{TcpStream, UdpSocket};
 use super::{attempt::Trace, tls::Tls};
 use crate::{http, stream, wire};
 
-/// What is read at once, in bytes: a whole datagram.
+/// Size of one read in bytes: a whole datagram.
 const READ: usize = wire::MAX_DATAGRAM;
 
-/// A socket that may be used again and again.
+/// A socket that may be used repeatedly.
 pub(super) enum Socket {
-    /// A connection, of TCP or SCTP; a line is a message.
+    /// A connection of TCP or SCTP; each line is a message.
     Stream(TcpStream),
-    /// A connection, and HTTP on it.
+    /// A connection with HTTP.
     Http(TcpStream, SocketAddr),
-    /// A connection, TLS on it, and HTTP on that.
+    /// A connection with TLS and HTTP.
     Tls(Box<Tls>),
     /// `connect` once, then `send` and `recv`.
     Connected(UdpSocket),
@@ -33,7 +33,7 @@ pub(super) enum Socket {
 }
 
 impl Socket {
-    /// Opens one from a port (0: the kernel chooses), with how far it has come in the trace.
+    /// Opens a socket on a port (0: the kernel chooses), and records the progress in the trace.
     pub(super) async fn open(
         transport: Transport,
         destination: SocketAddr,
@@ -66,8 +66,8 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Leads a socket of UDP to another destination: one that is connected is connected anew, as it is. A connection leads
-    /// where it does.
+    /// Sets another destination of a UDP socket, by connecting it again if it is connected. A connection keeps its
+    /// destination.
     ///
     /// # Errors
     /// Of `connect`.
@@ -101,7 +101,7 @@ impl Socket {
         }
     }
 
-    /// The request for a nonce, as this socket carries it.
+    /// The request with a nonce, in the form of this socket.
     pub(super) fn request(&self, nonce: &str, keep: bool) -> Vec<u8> {
         match self {
             Self::Http(_, host) => http::request(nonce, keep, *host),
@@ -110,7 +110,7 @@ impl Socket {
         }
     }
 
-    /// Sends some of what is queued, and takes it from the queue. Cancelled, it has sent nothing.
+    /// Sends some of the queue, and removes it from there. Cancelled, it has sent nothing.
     pub(super) async fn send(&self, queue: &mut VecDeque<Vec<u8>>) -> io::Result<()> {
         let Some(first) = queue.front_mut() else {
             return Ok(());
@@ -134,8 +134,8 @@ impl Socket {
         Ok(())
     }
 
-    /// The next answer and who gave it as the socket sees it. Cancelled, it keeps what it has read of one in `begun`; so it
-    /// does when the other side ends in the middle of one, which is an unexpected end of file.
+    /// The next answer and the socket's peer. If it is cancelled, `begun` keeps what was read of an answer; also if the
+    /// peer ends in the middle of one, which is an unexpected end of file.
     pub(super) async fn receive(&self, begun: &mut Vec<u8>) -> io::Result<(Vec<u8>, SocketAddr)> {
         match self {
             Self::Stream(stream) => receive(stream, begun, take_line).await,
@@ -155,7 +155,7 @@ impl Socket {
     }
 }
 
-/// `connect`, with what decides it in the trace.
+/// `connect`, with the call that decides it in the trace.
 async fn connect(
     protocol: stream::Protocol,
     from: SocketAddr,
@@ -164,13 +164,13 @@ async fn connect(
 ) -> io::Result<TcpStream> {
     let socket = stream::socket(protocol, destination)?;
     if from.port() != 0 {
-        // The port may have been used by a connection to somebody else that is in TIME_WAIT.
+        // A connection to another peer that used the port may be in TIME_WAIT.
         socket.set_reuseaddr(true)?;
         socket.bind(from)?;
     }
     trace.stage = Stage::Connect;
     let mut connecting = pin!(socket.connect(destination));
-    // What the first poll does not decide is decided by a packet.
+    // After the first poll, a packet decides.
     let at_once = poll_fn(|context| Poll::Ready(connecting.as_mut().poll(context))).await;
     match at_once {
         Poll::Ready(connected) => connected,
@@ -201,7 +201,7 @@ async fn receive(
     }
 }
 
-/// A whole line, or what is too long for one: it is no answer of ours, and told as what it is so far.
+/// A whole line, or what is too long for one: not a probe server's answer, reported as it is so far.
 fn take_line(begun: &mut Vec<u8>) -> Option<Vec<u8>> {
     if let Some(end) = begun.iter().position(|byte| *byte == b'\n') {
         let rest = begun.split_off(end + 1);

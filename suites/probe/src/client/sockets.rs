@@ -1,11 +1,11 @@
-//! Sockets that are kept from one round of exchanges to the next, whatever becomes of everything else meanwhile.
+//! Sockets that stay open from one round of exchanges to the next, whatever happens meanwhile.
 //!
 //! ```text
-//! Round (stdin) ─▶ on each of so many sockets: sendto, or connect and send ─▶ answer ─▶ Attempt (stdout)
+//! Round (stdin) ─▶ on each of its sockets: sendto, or connect and send ─▶ answer ─▶ Attempt (stdout)
 //! ```
 //!
-//! Each round writes one attempt for each of its sockets, and the next one begins when it has: who has read as many lines
-//! knows that it is over.
+//! Each round writes one attempt for each of its sockets, and the next one starts afterwards: a reader of that many
+//! lines knows that the round is over.
 
 use std::{collections::BTreeMap, io::Write, net::SocketAddr, time::Duration};
 
@@ -28,7 +28,7 @@ use super::{
 
 /// Sockets of one transport and address family.
 pub const MAX_SOCKETS: u32 = 16_384;
-/// Longest round, in bytes, with its newline.
+/// Longest line of a round in bytes, newline included.
 pub const MAX_ROUND: u64 = 4096;
 
 const EXAMPLE: &str =
@@ -36,20 +36,20 @@ const EXAMPLE: &str =
 
 /// One of the sockets.
 struct Slot {
-    /// None before its first use, and after one that failed before it was open.
+    /// `None` before its first use, and after one that failed before it was open.
     socket: Option<Socket>,
-    /// Where it was bound last, and where the next one in its place is; 0: the kernel chooses.
+    /// Last port of the socket, and port of its replacement; 0: the kernel chooses.
     port: u16,
     /// Number of the next exchange.
     next: Exchange,
 }
 
-/// Makes the rounds that are read from `input`, one JSON line each, until it ends or `stop` is cancelled. Each attempt is
-/// written to `output`, and flushed, as it ends.
+/// Makes the rounds that it reads from `input`, one JSON line each, until the end of input or until `stop` is
+/// cancelled. Each attempt is written to `output` and flushed when it ends.
 ///
 /// # Errors
-/// [`ClientError::Round`]: a line is none; [`ClientError::Watch`]: a round is to be watched, and can't be;
-/// [`ClientError::Output`]: nobody reads any more.
+/// [`ClientError::Round`]: a line is no round; [`ClientError::Watch`]: fragments of a round cannot be watched;
+/// [`ClientError::Output`]: the output has no reader any more.
 pub async fn keep(
     client: &str,
     mut input: impl AsyncBufRead + Unpin,
@@ -89,7 +89,7 @@ pub async fn keep(
     result
 }
 
-/// The next line; none at the end.
+/// The next line; `None` at the end.
 async fn next(input: &mut (impl AsyncBufRead + Unpin)) -> Result<Option<Round>, ClientError> {
     let mut line = String::new();
     let read = input.take(MAX_ROUND).read_line(&mut line).await;
@@ -127,7 +127,7 @@ fn parse(line: &str) -> Result<Round, String> {
     Ok(round)
 }
 
-/// A round that is being made.
+/// A running round.
 struct Made<'a> {
     client: &'a str,
     /// Unique for the client: first part of its nonces.
@@ -148,13 +148,13 @@ async fn make(made: &Made<'_>, slots: &mut Vec<Slot>, sender: &mpsc::Sender<Atte
     let used = slots.iter_mut().take(round.sockets as usize);
     let mut used: Vec<&mut Slot> = used.collect();
     if round.anew {
-        // All of them before the first is opened: what was theirs is free.
+        // All are closed before the first is opened, so that their ports are free.
         used.iter_mut().for_each(|slot| slot.close());
     }
     let exchanges = used.into_iter().map(|slot| slot.exchange(made));
     let mut ended = stream::iter(exchanges).buffer_unordered(Round::AT_ONCE as usize);
     while let Some(attempt) = ended.next().await {
-        // The writer is gone only after it has cancelled `stop`.
+        // The writer ends only after it has cancelled `stop`.
         drop(sender.send(attempt).await);
     }
 }
@@ -219,7 +219,7 @@ impl Slot {
             if round.bytes != 0 || !round.fragments.is_empty() {
                 return fragments::exchange(open, &nonce, round, trace).await;
             }
-            // One that is not opened anew is used again, and what was late is answered before.
+            // An open socket is used again, after late answers are read.
             let earlier = (!round.anew).then_some(prefix);
             exchange(open, &nonce, earlier, trace).await
         })
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_that_is_none_is_told_with_what_was_expected() {
+    async fn a_line_that_is_no_round_is_reported_with_what_was_expected() {
         let error = keep("c1", &b"{}\n"[..], std::io::sink(), CancellationToken::new()).await;
         let error = error.unwrap_err().to_string();
         assert!(

@@ -1,7 +1,7 @@
-//! HTTPS to a server that is no probe server, such as an API server: who answers is what its certificate says.
+//! HTTPS to a server that is no probe server, such as an API server: the identity is the names in its certificate.
 //!
-//! The client looks at no authority: it writes down which names the certificate is valid for, and who judges decides what
-//! that is worth. The server has the certificate's key, which the handshake proves.
+//! The client does not verify the certificate's issuer: it records the names, and the checkers judge them. The
+//! handshake proves that the server has the certificate's key.
 
 use std::{
     collections::VecDeque,
@@ -24,28 +24,29 @@ use tokio::net::TcpStream;
 
 use crate::{http, wire};
 
-/// What every API server answers whoever asks.
+/// A path that every API server answers, for all users.
 const PATH: &str = "/version";
-/// What is read at once, in bytes.
+/// Size of one read in bytes.
 const READ: usize = 2048;
 
-/// A connection over which TLS is spoken.
+/// A connection with TLS.
 pub(super) struct Tls {
     stream: TcpStream,
     destination: SocketAddr,
-    /// Who answers: names of the certificate.
+    /// Names of the certificate.
     names: String,
     state: Mutex<State>,
 }
 
 struct State {
     connection: ClientConnection,
-    /// Nonces of requests without an answer, oldest first: HTTP/1.1 answers in order. Bound: what a flow has under way.
-    asked: VecDeque<String>,
+    /// Nonces of requests without an answer, oldest first: HTTP/1.1 answers in order. Bounded by the exchanges under
+    /// way.
+    requested: VecDeque<String>,
 }
 
 impl Tls {
-    /// The handshake on a connection that is there.
+    /// The handshake on an open connection.
     pub(super) async fn shake_hands(stream: TcpStream, destination: SocketAddr) -> io::Result<Self> {
         let config = CONFIG.clone().map_err(io::Error::other)?;
         let name = ServerName::IpAddress(destination.ip().into());
@@ -56,7 +57,7 @@ impl Tls {
             names: String::new(),
             state: Mutex::new(State {
                 connection,
-                asked: VecDeque::new(),
+                requested: VecDeque::new(),
             }),
         };
         loop {
@@ -75,15 +76,15 @@ impl Tls {
         self.stream.local_addr()
     }
 
-    /// The request for a nonce: nothing in it says so, but answers come in order.
+    /// The request for a nonce. It does not contain the nonce: answers come in order.
     pub(super) fn request(&self, nonce: &str, keep: bool) -> Vec<u8> {
-        self.state().asked.push_back(nonce.to_owned());
+        self.state().requested.push_back(nonce.to_owned());
         http::get(PATH, keep, self.destination)
     }
 
-    /// Sends all of a message. Cancelled, the rest goes out with what is sent or received next.
+    /// Sends a whole message. If it is cancelled, the rest is sent with the next send or receive.
     pub(super) async fn send(&self, message: &[u8]) -> io::Result<usize> {
-        // The library takes it whole: its buffer is larger than requests under way.
+        // The library buffers it whole: its buffer is larger than the requests under way.
         let taken = self.state().connection.writer().write(message)?;
         self.flush().await?;
         Ok(taken)
@@ -108,9 +109,9 @@ impl Tls {
     }
 
     fn answer(&self, body: Vec<u8>) -> io::Result<Vec<u8>> {
-        let nonce = self.state().asked.pop_front();
+        let nonce = self.state().requested.pop_front();
         if !body.starts_with(b"{") {
-            // No API server's: told as what it is.
+            // Not an API server's answer: reported as it is.
             return Ok(body);
         }
         Ok(wire::line(&Answer {
@@ -126,7 +127,7 @@ impl Tls {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends what the library wants sent.
+    /// Sends the library's pending bytes.
     async fn flush(&self) -> io::Result<()> {
         while self.state().connection.wants_write() {
             self.stream.writable().await?;
@@ -138,11 +139,11 @@ impl Tls {
         Ok(())
     }
 
-    /// Waits for bytes, and gives them to the library.
+    /// Waits for bytes, and passes them to the library.
     async fn read(&self) -> io::Result<()> {
         loop {
             if !self.state().connection.wants_read() {
-                // Decrypted bytes wait for their reader.
+                // Decrypted bytes are not read yet.
                 return Ok(());
             }
             self.stream.readable().await?;
@@ -161,7 +162,7 @@ impl Tls {
     }
 }
 
-/// The socket as the library wants it: what would block says so.
+/// The socket as the library expects it, with `WouldBlock` errors.
 struct Bare<'a>(&'a TcpStream);
 
 impl io::Read for Bare<'_> {
@@ -191,7 +192,7 @@ fn certified_names(connection: &ClientConnection) -> io::Result<String> {
     Ok(names.join(","))
 }
 
-/// One for the process. Sessions are not resumed: a resumed one shows no certificate.
+/// One configuration for the process. Sessions are not resumed: a resumed session shows no certificate.
 static CONFIG: LazyLock<Result<Arc<ClientConfig>, Error>> = LazyLock::new(|| {
     let provider = Arc::new(ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))

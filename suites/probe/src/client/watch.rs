@@ -1,8 +1,8 @@
-//! Fragments at the devices of this network namespace, as a packet socket shows them: what the stack has cut up, and what it has
-//! not yet put together.
+//! Fragments on the devices of this network namespace, as a packet socket shows them: after the IP stack has
+//! fragmented, and before it reassembles.
 //!
-//! Nothing runs beside the exchanges: the kernel shows a packet before it hands its contents on, so that all of an answer waits
-//! in the packet socket when its datagram has been read.
+//! Nothing runs beside the exchanges: the kernel shows a packet before it delivers its contents, so that all fragments
+//! of an answer are in the packet socket when its datagram has been read.
 
 use std::{
     collections::HashSet,
@@ -20,15 +20,15 @@ use nix::{
 };
 use oracle::history::Fragments;
 
-/// Receive buffer asked for, in bytes: all that comes while this process does not run.
+/// Requested receive buffer in bytes: everything that arrives while this process does not run.
 const RECEIVE_BUFFER: usize = 16 << 20;
-/// Of each packet: its headers.
+/// Bytes of each packet that are read: its headers.
 const HEADERS: usize = 128;
 const UDP: u8 = 17;
 /// Next header of a fragment (RFC 8200).
 const FRAGMENT: u8 = 44;
 
-/// A packet socket at all devices, and the fragments of UDP that it has shown.
+/// A packet socket on all devices, and the fragments of UDP that it has shown.
 pub(super) struct Watch {
     socket: OwnedFd,
     seen: Mutex<Vec<Piece>>,
@@ -37,12 +37,12 @@ pub(super) struct Watch {
 /// A fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Piece {
-    /// By this network namespace.
+    /// Sent by this network namespace.
     is_sent: bool,
     datagram: Datagram,
-    /// In bytes.
+    /// Offset in bytes.
     offset: u16,
-    /// Source and destination; of the first fragment.
+    /// Source and destination port; only the first fragment has them.
     ports: Option<[u16; 2]>,
 }
 
@@ -58,17 +58,17 @@ impl Watch {
     /// Begins to watch.
     ///
     /// # Errors
-    /// What the kernel says: it takes CAP_NET_RAW.
+    /// Of the system calls: CAP_NET_RAW is needed.
     pub(super) fn start() -> io::Result<Self> {
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
-        // Without link-layer headers. Only a socket of all protocols is shown what is sent.
+        // Without link-layer headers. Only a socket of all protocols shows sent packets.
         let socket = socket(
             AddressFamily::Packet,
             SockType::Datagram,
             flags,
             SockProtocol::EthAll,
         )?;
-        // Beyond `net.core.rmem_max` takes CAP_NET_ADMIN; without it, as much as there is.
+        // More than `net.core.rmem_max` needs CAP_NET_ADMIN; otherwise the kernel sets as much as it permits.
         setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER)
             .or_else(|_| setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER))?;
         Ok(Self {
@@ -77,12 +77,12 @@ impl Watch {
         })
     }
 
-    /// Forgets what was seen.
+    /// Drops what was seen.
     pub(super) fn forget(&self) {
         self.up_to_now().clear();
     }
 
-    /// Fragments of what was sent from a port of UDP, and of what was sent to it.
+    /// Fragments that were sent from a UDP port, and to it.
     pub(super) fn of(&self, port: u16) -> Fragments {
         of(&self.up_to_now(), port)
     }
@@ -90,7 +90,7 @@ impl Watch {
     fn up_to_now(&self) -> MutexGuard<'_, Vec<Piece>> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let mut packet = [0; HEADERS];
-        // An error other than that there is no more has lost packets: what was not seen accuses nobody.
+        // Any error except an empty queue has lost packets: fragments that were not seen are no violation.
         while let Ok((length, from)) = recvfrom::<LinkAddr>(self.socket.as_raw_fd(), &mut packet) {
             let is_sent = from.is_some_and(|from| from.pkttype() == libc::PACKET_OUTGOING);
             seen.extend(piece(&packet[..length.min(HEADERS)], is_sent));
@@ -99,7 +99,7 @@ impl Watch {
     }
 }
 
-/// A fragment of UDP, or nothing if a packet is none.
+/// A fragment of UDP; `None` if the packet is none.
 fn piece(packet: &[u8], is_sent: bool) -> Option<Piece> {
     let (datagram, field, payload) = match packet.first()? >> 4 {
         4 => v4(packet)?,
@@ -137,7 +137,7 @@ fn v4(packet: &[u8]) -> Option<(Datagram, [u16; 2], &[u8])> {
     (header[9] == UDP).then_some((datagram, [(field & 0x1fff) * 8, field & 0x2000], payload))
 }
 
-/// The same (RFC 8200). A fragment header behind other extension headers is nobody's here.
+/// The same for IPv6 (RFC 8200). The probe sends no fragment header behind other extension headers.
 fn v6(packet: &[u8]) -> Option<(Datagram, [u16; 2], &[u8])> {
     let (header, payload) = packet.split_first_chunk::<40>()?;
     let address = |at: usize| Some(IpAddr::from(Ipv6Addr::from(*header[at..].first_chunk::<16>()?)));
@@ -152,8 +152,8 @@ fn v6(packet: &[u8]) -> Option<(Datagram, [u16; 2], &[u8])> {
     is_one.then_some((datagram, [field & 0xfff8, field & 1], payload))
 }
 
-/// A later fragment has no ports. It is of the first one that has its source, destination and identification; where none has
-/// all three, of one that has the last two: then its source is wrong.
+/// A later fragment has no ports. It belongs to the first fragment with its source, destination and identification;
+/// where none has all three, to one with the last two: then its source is wrong.
 fn of(seen: &[Piece], port: u16) -> Fragments {
     let firsts = |is_sent: bool| seen.iter().filter(move |piece| piece.is_sent == is_sent);
     let own = |is_sent: bool| -> HashSet<Datagram> {

@@ -34,7 +34,7 @@ impl Log {
 
     /// Writes a line; false if it could not, now or earlier.
     ///
-    /// It blocks while the reader of a pipe is behind: answers wait for their lines.
+    /// It blocks while the reader of a pipe is slow: answers wait for their lines.
     pub(super) fn served(&self, answer: &Answer) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.failure.is_some() {
@@ -54,7 +54,7 @@ impl Log {
         state.failure.is_none()
     }
 
-    /// What kept it from writing, if anything did.
+    /// The first error of a write, if there was one.
     pub(super) fn end(&self) -> Result<(), ServeError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.failure.take().map_or(Ok(()), Err)

@@ -1,4 +1,4 @@
-//! The server: answers who it is, on every port it was told to.
+//! The server: answers with its identity on every configured port.
 
 mod log;
 mod mode;
@@ -22,29 +22,29 @@ pub use mode::Mode;
 
 use crate::stream::Protocol;
 
-/// Connections served at once, over all ports; more wait in the listeners' backlogs.
+/// Concurrent connections over all ports; more wait in the listeners' backlogs.
 pub const CONNECTIONS: usize = 1024;
-/// Datagrams that a slow server has taken and not answered yet; more are lost.
+/// Datagrams that a slow server has received and not answered yet; more are lost.
 pub const DELAYED: usize = 4096;
-/// From a connection's acceptance to its request; a slower one is closed. Longer than a client waits on a slow machine: whoever is
-/// closed before would be answered by nobody.
+/// Time limit from a connection's acceptance to its request; a slower one is closed. Longer than a client waits on a
+/// slow machine: otherwise an early close would look like a missing answer.
 pub const CONNECTION_LIMIT: std::time::Duration = std::time::Duration::from_secs(60);
-/// From one request of a connection that is kept to the next; longer than faults that flows should live through.
+/// Time limit between requests on a connection that is kept; longer than the faults that flows should survive.
 pub const KEEP_LIMIT: std::time::Duration = std::time::Duration::from_secs(180);
-/// Bytes of log that one process writes. A server that can't log must not answer, so it ends here.
+/// Bytes of log that one process writes. A server that cannot log must not answer, so it ends here.
 pub const LOG_LIMIT: u64 = 256 << 20;
-/// How a line on stderr begins that says that every port is bound, and the server ready.
+/// Start of the line on stderr when every port is bound and the server is ready.
 pub const READY: &str = "ready: ";
-/// How one begins that says that every port is bound and served, but the server is not ready: one that was told so, or
-/// that ends.
+/// Start of the line when every port is bound and served, but the server is not ready: it was started so, or it is
+/// ending.
 pub const NOT_READY: &str = "not ready: ";
 
-/// Who a server is and where it listens.
+/// Identity and ports of a server.
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
     /// First part of its identities.
     pub name: String,
-    /// Addresses of its sockets, each on every port. `::` takes IPv4 too, unless an IPv4 address is there beside it.
+    /// Addresses of its sockets, each on every port. `::` accepts IPv4 too, unless there is an IPv4 address beside it.
     pub addresses: Vec<IpAddr>,
     /// TCP ports; 0 is one that the kernel chooses.
     pub tcp: Vec<u16>,
@@ -54,7 +54,7 @@ pub struct ServeConfig {
     pub sctp: Vec<u16>,
     /// The pod that it runs in, for its answers.
     pub pod: Option<PodIdentity>,
-    /// How it behaves.
+    /// Its behaviour.
     pub mode: Mode,
 }
 
@@ -64,22 +64,22 @@ pub enum ServeError {
     /// Nothing to serve.
     #[error("no port to serve on; expected at least one --tcp PORT, --udp PORT or --sctp PORT")]
     NoPorts,
-    /// A port can't be had.
+    /// A port cannot be bound.
     #[error("failed to listen on {address}/{transport}: {error}")]
     Listen {
-        /// Where.
+        /// The address.
         address: SocketAddr,
         /// `TCP`, `UDP` or `SCTP`.
         transport: &'static str,
-        /// Why.
+        /// The error.
         error: io::Error,
     },
-    /// SCTP was asked for, and the kernel lacks it.
+    /// The kernel has no SCTP, which is configured.
     #[error(
         "failed to serve SCTP: this kernel does not have it; expected the module sctp (`modprobe sctp`), or no --sctp"
     )]
     NoSctp,
-    /// The log can't be written.
+    /// The log cannot be written.
     #[error("failed to write the log, and a backend that can't log must not answer: {0}")]
     Log(io::Error),
     /// [`LOG_LIMIT`].
@@ -99,7 +99,7 @@ pub struct Server {
     shared: Arc<Shared>,
 }
 
-/// What every port of a server needs.
+/// State that all ports of a server share.
 #[derive(Debug)]
 struct Shared {
     name: String,
@@ -114,7 +114,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Logs the answer to a request, then returns it; nothing if it can't be logged.
+    /// Logs the answer to a request, then returns it; `None` if it cannot be logged.
     fn answer(
         &self,
         transport: &str,
@@ -140,7 +140,7 @@ impl Shared {
     }
 }
 
-/// An IPv4 client of a dual-stack socket is an IPv4 client.
+/// The IPv4 address of an IPv4-mapped one, as dual-stack sockets show it.
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
@@ -149,7 +149,7 @@ impl Server {
     /// Binds every port; [`Served`](oracle::history::Served) lines will go to `log`.
     ///
     /// # Errors
-    /// [`ServeError::NoPorts`]; [`ServeError::Listen`] for the first port that can't be had.
+    /// [`ServeError::NoPorts`]; [`ServeError::Listen`] for the first port that cannot be bound.
     pub fn bind(config: &ServeConfig, log: impl Write + Send + 'static) -> Result<Self, ServeError> {
         if config.tcp.is_empty() && config.udp.is_empty() && config.sctp.is_empty() {
             return Err(ServeError::NoPorts);
@@ -199,7 +199,7 @@ impl Server {
         numbers(&self.sctp, tcp::Port::number)
     }
 
-    /// Whether it is ready, which it can be told at any time.
+    /// Its readiness, which can be set at any time.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         let tcp = self.tcp_ports().map(|port| format!(" TCP/{port}"));
@@ -218,10 +218,10 @@ impl Server {
         self.shared.stop.clone()
     }
 
-    /// Serves until [`Server::stop`] is cancelled; connections that are open then are closed.
+    /// Serves until [`Server::stop`] is cancelled, which closes open connections.
     ///
     /// # Errors
-    /// The log can't be written any more.
+    /// The log cannot be written any more.
     pub async fn run(self) -> Result<(), ServeError> {
         let tasks = TaskTracker::new();
         for port in self.tcp.into_iter().chain(self.sctp).flatten() {
@@ -236,7 +236,7 @@ impl Server {
     }
 }
 
-/// Whether a server is ready: what `/readyz` and its lines on stderr say. It serves in any case.
+/// Readiness of a server, which `/readyz` and its lines on stderr show. It serves in any case.
 #[derive(Debug)]
 pub struct Readiness {
     serves: String,
@@ -244,7 +244,7 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// From now on it is ready, or not. Returns the line that says so.
+    /// Sets whether it is ready. Returns the line that reports it.
     #[must_use]
     pub fn set(&self, is_ready: bool) -> String {
         self.shared.is_ready.store(is_ready, Ordering::Relaxed);
@@ -253,7 +253,7 @@ impl Readiness {
     }
 }
 
-/// Binds every port at every address. A port that the kernel chooses is the same at all of them.
+/// Binds every port on every address. A port that the kernel chooses is the same on all of them.
 fn bind_all<P>(
     config: &ServeConfig,
     ports: &[u16],

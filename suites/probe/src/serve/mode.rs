@@ -1,22 +1,22 @@
-//! How a server behaves: as it should, or as real ones do on bad days.
+//! Behaviours of a server: correct, and faulty as real ones.
 
 use std::{str::FromStr, time::Duration};
 
 use super::CONNECTION_LIMIT;
 
-/// What a server does with a connection (a line or HTTP on it), and with a datagram.
+/// Behaviour with a connection (a line or HTTP) and with a datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Answers at once.
     #[default]
     Prompt,
-    /// Takes the request, and this long to answer it: `slow=MILLISECONDS`.
-    /// Datagrams too, each by itself.
+    /// Reads the request, and answers after this time: `slow=MILLISECONDS`.
+    /// The same for each datagram.
     Slow(Duration),
-    /// Resets each connection as soon as it is accepted: `refuse`. Datagrams are taken, and never answered.
+    /// Resets each connection as soon as it is accepted: `refuse`. Datagrams are received, and never answered.
     Refuse,
-    /// Ends its own half of each connection as soon as it is accepted, and reads on: `half-close`. Datagrams are taken, and
-    /// never answered.
+    /// Ends its own half of each connection as soon as it is accepted, and keeps reading: `half-close`. Datagrams are
+    /// received, and never answered.
     HalfClose,
 }
 

@@ -1,4 +1,4 @@
-//! One port of a server that takes connections, TCP's or SCTP's: a line, or HTTP.
+//! One port of a server that accepts connections, of TCP or SCTP, with a line or HTTP.
 
 use std::{
     io,
@@ -16,14 +16,14 @@ use tokio::{
 
 use super::{CONNECTION_LIMIT, KEEP_LIMIT, Mode, Shared};
 use crate::{
-    http::{self, Asked},
+    http::{self, Requested},
     stream::{self, Protocol},
     wire::{self, Request},
 };
 
 /// Connections that the kernel keeps until they are accepted; it lowers this to `net.core.somaxconn`.
 const BACKLOG: u32 = 1024;
-/// After a failed accept, which is nearly always a lack of file descriptors.
+/// Pause after a failed accept, nearly always because no file descriptor is left.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(super) struct Port {
     number: u16,
 }
 
-/// A connection, and what an answer on it says.
+/// A connection, and the addresses in its answers.
 struct Connection {
     stream: BufReader<TcpStream>,
     protocol: Protocol,
@@ -43,13 +43,13 @@ struct Connection {
 }
 
 impl Port {
-    /// At an IPv6 address, `only_ipv6` leaves IPv4 to another socket of the same port.
+    /// On an IPv6 address, `only_ipv6` leaves IPv4 to another socket of the same port.
     pub(super) fn bind(protocol: Protocol, address: SocketAddr, only_ipv6: bool) -> io::Result<Self> {
         let socket = stream::socket(protocol, address)?;
         if address.is_ipv6() {
             setsockopt(&socket, sockopt::Ipv6V6Only, &only_ipv6)?;
         }
-        // A restarted container takes its port back from connections in TIME_WAIT.
+        // A restarted container must be able to bind its port while connections are in TIME_WAIT.
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
         let listener = socket.listen(BACKLOG)?;
@@ -82,7 +82,7 @@ impl Port {
                     tokio::spawn(async move {
                         let stop = shared.stop.clone();
                         let answer = answer(stream, source, self.protocol, self.number, &shared);
-                        // A connection that breaks is the client's to report: it sees more of it.
+                        // The client reports a broken connection: it sees more of it.
                         drop(stop.run_until_cancelled(answer).await);
                         drop(permit);
                     });
@@ -93,7 +93,7 @@ impl Port {
     }
 }
 
-/// One request, one answer, and again on a connection that is kept; whoever says something else, or nothing, gets no word.
+/// One request, one answer, and again on a connection that is kept; anything else, or nothing, gets no answer.
 async fn answer(
     stream: TcpStream,
     source: SocketAddr,
@@ -114,11 +114,11 @@ async fn answer(
         source,
     };
     let mut limit = CONNECTION_LIMIT;
-    while let Some(asked) = timeout(limit, connection.request()).await?? {
+    while let Some(requested) = timeout(limit, connection.request()).await?? {
         if let Mode::Slow(wait) = shared.mode {
             tokio::time::sleep(wait).await;
         }
-        let Some((response, keep)) = connection.respond(asked, shared) else {
+        let Some((response, keep)) = connection.respond(requested, shared) else {
             return Ok(());
         };
         timeout(CONNECTION_LIMIT, connection.stream.get_mut().write_all(&response)).await??;
@@ -130,14 +130,14 @@ async fn answer(
     connection.stream.get_mut().shutdown().await
 }
 
-/// What came in on a connection.
+/// Received bytes of a connection.
 enum Incoming {
     Line(Request),
-    Http(Asked),
+    Http(Requested),
 }
 
 impl Connection {
-    /// The next request; nothing if what comes is none, or nothing comes any more.
+    /// The next request; `None` if what arrives is none, or the connection ends.
     async fn request(&mut self) -> io::Result<Option<Incoming>> {
         let mut text = Vec::new();
         self.read_line(&mut text, wire::MAX_REQUEST).await?;
@@ -162,7 +162,7 @@ impl Connection {
             .await
     }
 
-    /// The response, logged, and whether the connection is kept; nothing if it can't be logged.
+    /// The response, logged, and whether the connection is kept; `None` if it cannot be logged.
     fn respond(&self, incoming: Incoming, shared: &Shared) -> Option<(Vec<u8>, bool)> {
         let answer = |nonce| {
             let protocol = self.protocol.name();
@@ -170,11 +170,11 @@ impl Connection {
         };
         Some(match incoming {
             Incoming::Line(Request { nonce, keep, .. }) => (wire::line(&answer(nonce)?), keep),
-            Incoming::Http(Asked::Identity(Request { nonce, keep, .. })) => {
+            Incoming::Http(Requested::Identity(Request { nonce, keep, .. })) => {
                 let body = wire::line(&answer(nonce)?);
                 (http::response("200 OK", keep, &body), keep)
             }
-            Incoming::Http(Asked::Ready { keep }) => {
+            Incoming::Http(Requested::Ready { keep }) => {
                 let is_ready = shared.is_ready.load(Ordering::Relaxed);
                 let status = if is_ready {
                     "200 OK"
@@ -188,7 +188,7 @@ impl Connection {
     }
 }
 
-/// Says nothing more, and reads until the client has ended too.
+/// Ends its half, and reads until the client has ended too.
 async fn half_close(mut stream: TcpStream) -> io::Result<()> {
     stream.shutdown().await?;
     let mut buffer = [0; wire::MAX_REQUEST];

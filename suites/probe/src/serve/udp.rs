@@ -1,7 +1,7 @@
 //! One UDP port of a server.
 //!
-//! On a host with several addresses a reply must leave from the address that was asked; the kernel tells it,
-//! and takes it, as packet information (ip(7), ipv6(7): `IP_PKTINFO`, `IPV6_PKTINFO`).
+//! On a host with several addresses a reply must be sent from the address that the request was sent to. The kernel
+//! reports and sets it as packet information (ip(7), ipv6(7): `IP_PKTINFO`, `IPV6_PKTINFO`).
 
 use std::{
     io::{self, IoSlice, IoSliceMut},
@@ -22,11 +22,11 @@ use tokio::{io::Interest, net::UdpSocket};
 use super::{Mode, Shared};
 use crate::wire;
 
-/// Receive buffer asked for, in bytes: datagrams that wait while this process does not run. The kernel's default holds
-/// about 200, which a busy machine misses within a second; a lost one would look like the datapath's.
+/// Requested receive buffer in bytes: datagrams that wait while this process does not run. The kernel's default holds
+/// about 200, which a busy machine fills within a second; a lost datagram would look like the datapath's fault.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
-/// What is said, in place of an answer, to a request of a size that did not arrive as it was sent: a client takes it for garbled.
+/// Sent in place of an answer when a request with a size arrived changed: the client records it as garbled.
 const DAMAGED: &[u8] = b"the request has arrived, and not as it was sent\n";
 
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(super) struct Port {
     number: u16,
 }
 
-/// One datagram that came in.
+/// One received datagram.
 struct Received {
     length: usize,
     source: SocketAddr,
@@ -43,7 +43,7 @@ struct Received {
 }
 
 impl Port {
-    /// At an IPv6 address, `only_ipv6` leaves IPv4 to another socket of the same port.
+    /// On an IPv6 address, `only_ipv6` leaves IPv4 to another socket of the same port.
     pub(super) fn bind(address: SocketAddr, only_ipv6: bool) -> io::Result<Self> {
         let family = if address.is_ipv4() {
             AddressFamily::Inet
@@ -60,7 +60,7 @@ impl Port {
         }
         bind(socket.as_raw_fd(), &SockaddrStorage::from(address))?;
         let socket = std::net::UdpSocket::from(socket);
-        // Beyond `net.core.rmem_max` takes CAP_NET_ADMIN; without it, as much as there is.
+        // More than `net.core.rmem_max` needs CAP_NET_ADMIN; otherwise the kernel sets as much as it permits.
         setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER)
             .or_else(|_| setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER))?;
         let number = socket.local_addr()?.port();
@@ -86,7 +86,8 @@ impl Port {
             let receive = port
                 .socket
                 .async_io(Interest::READABLE, || receive(&port.socket, &mut buffer));
-            // An error belongs to one datagram (an ICMP message about an earlier reply, say): on to the next.
+            // An error belongs to one datagram (such as an ICMP message about an earlier reply), so the server
+            // continues.
             let Ok(Some(received)) = receive.await else {
                 continue;
             };
@@ -114,7 +115,7 @@ impl Port {
         }
     }
 
-    /// Logs and answers; neither if it can't be logged, which ends the server.
+    /// Logs and answers; neither if it cannot log, which ends the server.
     async fn reply(&self, shared: &Shared, received: Received, request: wire::Request) {
         let destination = SocketAddr::new(received.destination, self.number);
         let wire::Request { nonce, bytes, .. } = request;
@@ -125,7 +126,7 @@ impl Port {
         self.send(&datagram, &received).await;
     }
 
-    /// Sends to whoever sent this. What can't be sent is a lost datagram to the client, as any other.
+    /// Sends a reply to the sender. A failed send is a lost datagram to the client.
     async fn send(&self, datagram: &[u8], received: &Received) {
         let send = self
             .socket

@@ -14,7 +14,7 @@ use probe::{
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
-/// What was written, shared with the test.
+/// Written bytes, shared with the test.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sink(Arc<Mutex<Vec<u8>>>);
 
@@ -77,7 +77,7 @@ pub(crate) fn entry(transport: Transport, destination: SocketAddr) -> PlanEntry 
     }
 }
 
-/// What a plan of these entries gives.
+/// The attempts of a plan with these entries.
 pub(crate) async fn run(entries: Vec<PlanEntry>) -> Vec<Attempt> {
     let sink = Sink::default();
     let plan = Plan {
@@ -90,7 +90,7 @@ pub(crate) async fn run(entries: Vec<PlanEntry>) -> Vec<Attempt> {
     sink.lines()
 }
 
-/// What one attempt gives.
+/// The result of one attempt.
 pub(crate) async fn one(entry: PlanEntry) -> Attempt {
     let mut attempts = run(vec![entry]).await;
     assert_eq!(attempts.len(), 1);

@@ -60,7 +60,7 @@ async fn each_flow_keeps_its_socket_and_numbers_its_exchanges() {
             let numbers: Vec<u32> = exchanges.iter().map(|one| exchange(one).sequence).collect();
             let expected: Vec<u32> = (0..u32::try_from(numbers.len()).expect("few")).collect();
             assert_eq!(numbers, expected, "without gaps");
-            // A busy machine may leave a time out, but not many.
+            // A busy machine may skip a start time, but not many.
             assert!((5..=50).contains(&numbers.len()), "{numbers:?}");
             let sockets: BTreeSet<_> = exchanges.iter().map(|one| one.local).collect();
             assert_eq!(sockets.len(), 1, "one socket");
@@ -136,7 +136,7 @@ async fn an_end_between_two_exchanges_fails_the_next_at_once() {
             .write_all(format!("{answer}\n").as_bytes())
             .await
             .expect("an answer");
-        // Ends the connection, and everything that comes later is refused.
+        // Ends the connection, and later ones are refused.
     });
     let mut entry = flows(Transport::Tcp, destination, 1, 3);
     entry.interval_ms = 1000;

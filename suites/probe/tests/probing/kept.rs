@@ -1,4 +1,4 @@
-//! Clients that go on without whoever started them, or reads what they do.
+//! Clients that outlive the process that started them, and their readers.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -16,7 +16,7 @@ use nix::{
 use oracle::history::Attempt;
 use testing::patience::LIMIT;
 
-/// A folder that goes with its test.
+/// A folder that is removed with its test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -46,7 +46,7 @@ impl Drop for Running {
     }
 }
 
-/// So many attempts, ten milliseconds apart, to a socket that says nothing.
+/// Attempts every ten milliseconds to a socket that answers nothing.
 fn plan(silent: &UdpSocket, count: u32) -> String {
     let port = silent.local_addr().expect("address").port();
     format!(
@@ -80,7 +80,7 @@ fn until_there(socket: &Path) {
     }
 }
 
-/// Whether a connection would be taken: the file is there from bind() on, which is before listen().
+/// Whether a connection would be accepted: the file exists from bind() on, which is before listen().
 fn listens(socket: &Path) -> bool {
     /// `__SO_ACCEPTCON`.
     const LISTENING: &str = "00010000";
@@ -110,7 +110,7 @@ fn attempts(from: impl BufRead) -> Vec<String> {
 }
 
 #[test]
-fn a_reader_that_is_gone_is_followed_by_another_who_reads_from_any_offset() {
+fn a_reader_that_ends_is_followed_by_another_that_reads_from_any_offset() {
     let (folder, silent) = (Folder::new("reader"), silent());
     let file = folder.0.join("history.jsonl");
     let mut client = client(
@@ -145,7 +145,7 @@ fn an_offset_leaves_attempts_out() {
 }
 
 #[test]
-fn it_outlives_whoever_started_it() {
+fn it_outlives_the_process_that_started_it() {
     let (folder, silent) = (Folder::new("starter"), silent());
     let script = r#"printf '%s\n' "$2" | "$1" client --control "$3" & wait"#;
     let mut shell = Command::new("sh");
@@ -160,8 +160,8 @@ fn it_outlives_whoever_started_it() {
 }
 
 #[test]
-fn it_ends_when_it_is_told() {
-    let (folder, silent) = (Folder::new("told"), silent());
+fn it_ends_on_request() {
+    let (folder, silent) = (Folder::new("stopped"), silent());
     let mut stopped = client(&folder, &plan(&silent, 1_000_000), &[]);
     let (mut stop, stdout) = attach(&folder, &["--stop"]);
     assert!(attempts(stdout).is_empty());

@@ -4,11 +4,11 @@
 //! |---|---|
 //! | `outcomes` | every outcome of an attempt |
 //! | `modes` | servers that are slow, refuse, close half, are not ready, or end slowly |
-//! | `pacing` | when attempts begin and when they end |
+//! | `pacing` | when attempts start and when they end |
 //! | `flows` | established flows: their pace, their exchanges, and what ends them |
-//! | `sockets` | sockets that are kept, and lead to one destination after the other |
-//! | `tls` | HTTPS: who answers is what the certificate says whose key they have |
-//! | `kept` | clients that go on without whoever started them |
+//! | `sockets` | sockets that stay open and send to one destination after the other |
+//! | `tls` | HTTPS: the identity is the names in a certificate whose key the server has |
+//! | `kept` | clients that outlive the process that started them |
 //! | `program` | the program itself: readiness, log, signals, exit codes |
 
 mod common;

@@ -13,7 +13,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// One attempt to a server of a mode, and what that has logged.
+/// One attempt to a server with a mode, and the server's log.
 async fn attempt(mode: Mode, transport: Transport, limit_ms: u64) -> (Attempt, Vec<Served>) {
     let log = Sink::default();
     let (tcp, udp) = server(mode, "b1", "127.0.0.1", &log).await;
@@ -24,7 +24,7 @@ async fn attempt(mode: Mode, transport: Transport, limit_ms: u64) -> (Attempt, V
 }
 
 #[tokio::test]
-async fn a_slow_server_answers_late_and_times_out_who_waits_less() {
+async fn a_slow_server_answers_late_and_times_out_clients_that_wait_less() {
     let slow = Mode::Slow(Duration::from_millis(200));
     let (patient, _) = attempt(slow, Transport::Tcp, 10_000).await;
     assert!(matches!(patient.outcome, Outcome::Answered { .. }), "{patient:?}");
@@ -55,7 +55,7 @@ async fn datagrams_to_a_slow_server_wait_for_their_own_time_only() {
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_or_closes_half_takes_datagrams_and_says_nothing() {
+async fn a_server_that_refuses_or_closes_half_receives_datagrams_and_answers_none() {
     for mode in [Mode::Refuse, Mode::HalfClose] {
         let (silent, logged) = attempt(mode, Transport::Udp, 100).await;
         let stage = Stage::Receive;
@@ -65,7 +65,7 @@ async fn a_server_that_refuses_or_closes_half_takes_datagrams_and_says_nothing()
 }
 
 #[tokio::test]
-async fn readiness_is_told_over_http_and_does_not_end_the_service() {
+async fn readiness_is_shown_over_http_and_does_not_end_the_service() {
     let config = ServeConfig {
         name: "b1".to_owned(),
         addresses: vec![Ipv4Addr::LOCALHOST.into()],

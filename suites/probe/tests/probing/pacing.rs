@@ -1,4 +1,4 @@
-//! When attempts begin and when they end: open loop, closed loop, `until`, a reader that is gone.
+//! When attempts start and when they end: open loop, closed loop, `until`, an output without a reader.
 
 use std::{
     collections::HashSet,
@@ -28,7 +28,7 @@ fn now_us() -> u64 {
 }
 
 #[tokio::test]
-async fn attempts_that_hang_delay_nobody() {
+async fn attempts_that_hang_delay_no_others() {
     let (_socket, address) = silent().await;
     let mut hanging = entry(Transport::Udp, address);
     (hanging.count, hanging.interval_ms, hanging.limit_ms) = (5, 20, 3000);
@@ -53,7 +53,7 @@ async fn attempts_that_hang_delay_nobody() {
 }
 
 #[tokio::test]
-async fn as_many_are_under_way_at_once_as_the_plan_says() {
+async fn as_many_are_under_way_as_the_plan_permits() {
     let (_socket, address) = silent().await;
     let mut hanging = entry(Transport::Udp, address);
     (hanging.count, hanging.interval_ms, hanging.limit_ms) = (6, 1, 200);
@@ -68,7 +68,7 @@ async fn as_many_are_under_way_at_once_as_the_plan_says() {
 }
 
 #[tokio::test]
-async fn few_are_under_way_while_answers_are_late_and_silence_delays_nothing() {
+async fn few_are_under_way_while_answers_are_late_and_timeouts_delay_nothing() {
     let (_socket, address) = silent().await;
     let mut hanging = entry(Transport::Udp, address);
     (hanging.count, hanging.interval_ms, hanging.limit_ms) = (100, 5, 300);
@@ -81,7 +81,7 @@ async fn few_are_under_way_while_answers_are_late_and_silence_delays_nothing() {
     assert_eq!((silence.len(), attempts.len()), (100, 200));
     let is_answered = |one: &&Attempt| matches!(one.outcome, Outcome::Answered { .. });
     let first = attempts.iter().filter(is_answered).map(|one| one.end_us).min();
-    // And as long again until the client knows.
+    // And as long again until the client notices.
     let known = first.expect("answers") + 50_000;
     let later: Vec<&Attempt> = attempts.iter().filter(|one| one.start_us > known).collect();
     assert!(!later.is_empty(), "all began before an answer was late");
@@ -93,7 +93,7 @@ async fn few_are_under_way_while_answers_are_late_and_silence_delays_nothing() {
         })
         .collect();
     under_way.sort_unstable();
-    // Not all of them: on a busy machine none may come for so long that the next ones don't wait.
+    // Not all of them: on a busy machine none may end for so long that the next ones do not wait.
     assert!(under_way[under_way.len() / 2] <= 16, "{under_way:?}");
     let took = |attempts: &[Attempt]| {
         let starts = attempts.iter().map(|one| one.start_us);

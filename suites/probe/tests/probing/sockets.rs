@@ -1,4 +1,4 @@
-//! Sockets that are kept: one of them leads to one destination after the other, and stays the same.
+//! Sockets that stay open: one socket sends to one destination after the other, and stays the same.
 
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
@@ -28,7 +28,7 @@ fn round(transport: Transport, destination: SocketAddr, sockets: u32) -> Round {
     }
 }
 
-/// What rounds show, each in the order of its sockets.
+/// The attempts of rounds, each in the order of its sockets.
 async fn keep_for(rounds: &[Round]) -> Vec<Vec<Attempt>> {
     let mut lines = Vec::new();
     for round in rounds {
@@ -54,7 +54,7 @@ fn exchange(attempt: &Attempt) -> Exchange {
     attempt.exchange.expect("an exchange")
 }
 
-/// Who answered, and the peer as the socket sees it.
+/// The backend that answered, and the socket's peer.
 fn answered(attempts: &[Attempt]) -> BTreeSet<(String, SocketAddr)> {
     let of = |attempt: &Attempt| match &attempt.outcome {
         Outcome::Answered { answer, peer } if answer.nonce == attempt.nonce => {
@@ -70,12 +70,12 @@ fn ports(attempts: &[Attempt]) -> Vec<u16> {
     attempts.iter().map(port).collect()
 }
 
-/// Where two servers have UDP.
+/// UDP ports of two servers.
 async fn two_servers() -> [SocketAddr; 2] {
     two_of_each().await.map(|(_, udp)| udp)
 }
 
-/// Where two servers have TCP, and where UDP.
+/// TCP ports of two servers, and their UDP ports.
 async fn two_of_each() -> [(SocketAddr, SocketAddr); 2] {
     let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
     let (tcp, udp) = server(Mode::Prompt, "b1", "127.0.0.1", &Sink::default()).await;
@@ -85,7 +85,7 @@ async fn two_of_each() -> [(SocketAddr, SocketAddr); 2] {
 }
 
 #[tokio::test]
-async fn each_socket_is_led_to_one_destination_after_the_other() {
+async fn each_socket_sends_to_one_destination_after_the_other() {
     let [first, second] = two_servers().await;
     for transport in BOTH {
         let alone = one(entry(transport, first)).await;
@@ -226,7 +226,7 @@ async fn a_connection_that_has_failed_stays_so() {
 }
 
 #[tokio::test]
-async fn a_socket_is_bound_where_the_round_says_so() {
+async fn a_socket_is_bound_to_the_port_of_the_round() {
     let [first, _] = two_servers().await;
     let free = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let port = free.local_addr().expect("its address").port();
@@ -264,7 +264,7 @@ async fn datagrams_that_are_not_as_they_were_sent_are_no_request_and_no_answer()
     let length = socket.recv(&mut answer).await.expect("an answer");
     let said = String::from_utf8_lossy(&answer[..length]);
     assert!(said.contains("not as it was sent"), "{said}");
-    // A server whose answers have no such octets.
+    // A server whose answers have no padding.
     let server = tokio::net::UdpSocket::bind("127.0.0.1:0")
         .await
         .expect("a socket");
@@ -317,7 +317,7 @@ async fn fragments_of_one_request_do_not_wait_for_answers_to_others() {
     }
 }
 
-// In a network of its own: where one tracks connections, the kernel puts fragments together again before they go out.
+// In a network namespace of its own: with conntrack, the kernel reassembles fragments before they are sent.
 #[tokio::test]
 async fn fragments_are_seen_as_they_go_out() {
     if Own::of(&testing::current()).is_none() {
@@ -325,7 +325,7 @@ async fn fragments_are_seen_as_they_go_out() {
     }
     let (connection, netlink, _) = rtnetlink::new_connection().expect("a socket");
     tokio::spawn(connection);
-    // The loopback device has this index in each network namespace.
+    // Index of the loopback device in every network namespace.
     let up = LinkUnspec::new_with_index(1).up().build();
     netlink.link().set(up).execute().await.expect("it is up");
     for address in ["127.0.0.1", "::1"] {

@@ -1,4 +1,4 @@
-//! HTTPS to servers that are no probe servers: who answers is what the certificate says whose key they have.
+//! HTTPS to servers that are no probe servers: the identity is the names in a certificate whose key the server has.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -18,10 +18,10 @@ use rustls::{
     sign::CertifiedKey,
 };
 
-/// What a certificate is valid for.
+/// Names in a certificate.
 const NAMES: [&str; 2] = ["kubernetes", "kubernetes.default.svc"];
 
-/// Shows a certificate, whether it has its key or not.
+/// Presents a certificate, with or without its key.
 #[derive(Debug)]
 struct Shows(Arc<CertifiedKey>);
 
@@ -31,7 +31,7 @@ impl ResolvesServerCert for Shows {
     }
 }
 
-/// Settings of a server that shows a certificate for [`NAMES`] and an address.
+/// Configuration of a server with a certificate for [`NAMES`] and an address.
 fn settings(has_its_key: bool) -> Arc<ServerConfig> {
     let mut names: Vec<String> = NAMES.map(str::to_owned).into();
     names.push("127.0.0.1".to_owned());
@@ -53,13 +53,13 @@ fn settings(has_its_key: bool) -> Arc<ServerConfig> {
     Arc::new(settings)
 }
 
-/// One attempt to a server that does this with the connection.
+/// One attempt to a server that handles its connection like this.
 async fn attempt(serve: impl FnOnce(TcpStream) -> io::Result<()> + Send + 'static, limit_ms: u64) -> Attempt {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let address = listener.local_addr().expect("an address");
     let server = thread::spawn(move || {
         let (stream, _) = listener.accept().expect("a client");
-        // A client that has seen enough goes.
+        // A client that has its result closes the connection.
         drop(serve(stream));
     });
     let mut entry = entry(Transport::Tls, address);
@@ -69,7 +69,7 @@ async fn attempt(serve: impl FnOnce(TcpStream) -> io::Result<()> + Send + 'stati
     attempt
 }
 
-/// Shakes hands, takes one request, and answers it like this.
+/// Completes the handshake, reads one request, and answers it like this.
 fn answers(
     has_its_key: bool,
     status: &'static str,
@@ -94,7 +94,7 @@ fn answers(
     }
 }
 
-/// Far more than anything here takes.
+/// Far longer than anything here takes.
 const PATIENT: u64 = 10_000;
 
 fn expect_no_handshake(attempt: &Attempt) {
@@ -128,13 +128,13 @@ async fn who_answers_is_the_names_of_the_certificate_and_the_port_that_was_diall
 }
 
 #[tokio::test]
-async fn a_server_that_has_not_the_key_of_its_certificate_is_nobody() {
+async fn a_server_without_the_key_of_its_certificate_has_no_identity() {
     let attempt = attempt(answers(false, "200 OK", "{}"), PATIENT).await;
     expect_no_handshake(&attempt);
 }
 
 #[tokio::test]
-async fn what_is_no_answer_of_an_api_server_is_told_as_it_is() {
+async fn what_is_no_answer_of_an_api_server_is_reported_as_it_is() {
     let attempt = attempt(answers(true, "200 OK", "hello"), PATIENT).await;
     assert_eq!(
         attempt.outcome,
@@ -146,7 +146,7 @@ async fn what_is_no_answer_of_an_api_server_is_told_as_it_is() {
 
 #[tokio::test]
 async fn a_server_that_speaks_no_tls_or_closes_fails_in_the_handshake() {
-    let speaks = |mut stream: TcpStream| stream.write_all(b"SSH-2.0-somebody\r\n");
+    let speaks = |mut stream: TcpStream| stream.write_all(b"SSH-2.0-OpenSSH\r\n");
     let (port, _) = server(Mode::HalfClose, "b1", "127.0.0.1", &Sink::default()).await;
     let to_closing = entry(Transport::Tls, (Ipv4Addr::LOCALHOST, port).into());
     for attempt in [attempt(speaks, PATIENT).await, one(to_closing).await] {
@@ -155,8 +155,8 @@ async fn a_server_that_speaks_no_tls_or_closes_fails_in_the_handshake() {
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_runs_into_the_limit_in_the_handshake() {
-    // Until the client goes.
+async fn a_silent_server_runs_into_the_limit_in_the_handshake() {
+    // Until the client closes the connection.
     let waits = |mut stream: TcpStream| stream.read_to_end(&mut Vec::new()).map(drop);
     let attempt = attempt(waits, 50).await;
     assert_eq!(attempt.outcome, Outcome::Timeout { stage: Stage::Tls });

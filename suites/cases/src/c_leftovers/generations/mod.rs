@@ -1,12 +1,12 @@
-//! Common staging C: two generations of the implementation on one node.
+//! Two generations of the implementation on one node.
 //!
-//! Generation 1 serves a VIP from b_old. Its programs are held by id, it is killed, and what it has left stays as the
-//! row says, while a new agent can't find it by its pins. b_old leaves the slice and stays alive: it is the trap. The
-//! leftover must be seen to win (trap hit), and to be the first to run, before generation 2 starts. From T_heal after
-//! readiness the VIP serves exactly the slice and the trap gets nothing; of an agent that does not become ready, a row
-//! may permit that it stays so. An implementation that has no program at the hook is
-//! not supported, as is seen before the run. Clients of other
-//! nodes are the control: the current backends are reachable all along.
+//! Generation 1 serves a VIP from `b_old`. Its programs are held by id, it is killed, and its leftover stays as the
+//! case demands, while a new agent cannot find it by its pins. `b_old` leaves the EndpointSlice and stays alive: it is
+//! the trap. Before generation 2 starts, the leftover must be seen to win (the trap is reached), and to run first. From
+//! the recovery limit after readiness on, the VIP serves exactly the EndpointSlice and the trap gets nothing; a case
+//! may permit an agent that does not become ready to stay so. An implementation without a program at the hook is not
+//! supported, which is seen before the run. Clients on other nodes are the control: they reach the current backends all
+//! along.
 
 pub(super) mod vips;
 
@@ -33,26 +33,26 @@ use serde_json::json;
 
 use self::vips::{ALL, TARGET, Vips, backends};
 
-/// What the connect hooks see; unconnected datagrams take another hook.
+/// Transports that the connect hooks see; unconnected datagrams use another hook.
 pub(super) const CONNECTING: &[Transport] = &[Transport::Tcp, Transport::UdpConnected];
-/// What the sendmsg hooks see.
+/// Transports that the sendmsg hooks see.
 pub(super) const SENDING: &[Transport] = &[Transport::Udp];
 /// The connect hooks, by family.
 pub(super) const CONNECT: [&str; 2] = ["connect4", "connect6"];
 /// The sendmsg hooks, by family.
 pub(super) const SENDMSG: [&str; 2] = ["sendmsg4", "sendmsg6"];
-/// The longest that a row takes, unscaled: programs are held for as long.
+/// Longest duration of a case, unscaled: programs are held as long.
 pub(super) const LONGEST: Duration = Duration::from_secs(900);
 
-/// What a row of the catalogue varies.
+/// What a case varies.
 pub(super) struct Row {
     /// The hooks whose programs are left over, of IPv4 and of IPv6.
     pub(super) hooks: [&'static str; 2],
-    /// What these hooks see: by it the leftover is seen to win.
+    /// Transports that these hooks see, with which the leftover is seen to win.
     pub(super) seen: &'static [Transport],
-    /// How they are left over; each is an axis, by what is added to the hook's name.
+    /// How they are left over; each is an axis, named by the hook and this.
     pub(super) ways: &'static [(&'static str, Way)],
-    /// Whether an agent that the leftover is in the way of may say that it is not ready, for as long as it is.
+    /// Whether an agent may stay unready while the leftover is attached.
     pub(super) may_stay_unready: bool,
 }
 
@@ -61,12 +61,12 @@ pub(super) struct Row {
 pub(super) enum Way {
     /// Their pins are lost, and they are attached again.
     Attached(Staging),
-    /// They stay as the agent has attached them, and its pins stay where nobody finds them.
+    /// They stay as the agent attached them, and its pins are hidden.
     PinsHidden,
 }
 
 impl Way {
-    /// Which clients the leftover has in its way before generation 2 starts.
+    /// Which clients the leftover affects before generation 2 starts.
     fn reaches(self, node: &str, client: &Client) -> bool {
         let is_here = client.node == node;
         match self {
@@ -77,7 +77,7 @@ impl Way {
         }
     }
 
-    /// What the cluster must have for it.
+    /// What the cluster must have.
     fn needs(self) -> Option<Capability> {
         match self {
             Self::Attached(Staging {
@@ -99,7 +99,7 @@ impl Way {
     }
 }
 
-/// Runs a row: every way for every family.
+/// Runs a case: each kind of leftover for each family.
 pub(super) async fn run(cx: &Context, row: &Row) -> Result<(), Halt> {
     let mut points = Vec::new();
     for family in cx.families() {
@@ -148,7 +148,7 @@ async fn leftover(
     if reached.is_empty() {
         cx.axes().inconclusive(
             axis,
-            "no client is where the leftover runs".to_owned(),
+            "no client runs where the leftover does".to_owned(),
             Vec::new(),
         );
         return Ok(());
@@ -178,7 +178,14 @@ async fn leftover(
     let within = Within::from_now(cx.limits().service);
     fence::pass(cx).await?;
     let by_old = vips.serve(std::slice::from_ref(&old), ALL);
-    probing::control(cx, "generation 1 serves b_old", cx.clients(), &by_old, within).await?;
+    probing::control(
+        cx,
+        "generation 1 serves the old backend",
+        cx.clients(),
+        &by_old,
+        within,
+    )
+    .await?;
 
     cx.phase(&format!("{axis}: generation 1 is killed, its programs stay"));
     let mut recovery = Recovering::begin(cx, node).await?;
@@ -225,8 +232,8 @@ async fn leftover(
 
     let within = Within::from(replaced.at, cx.limits().endpoints);
     if let Some(why) = refused {
-        // What can't be there is in nobody's way, and the kernel's refusal says so.
-        cx.record(&format!("the kernel lets no such leftover in ({axis})"), why);
+        // A leftover that the kernel refuses to attach affects nothing, and its error is the witness.
+        cx.record(&format!("the kernel refuses such a leftover ({axis})"), why);
     } else {
         cx.phase(&format!(
             "{axis}: witness, the leftover wins before generation 2 starts"
@@ -276,7 +283,8 @@ async fn leftover(
     Ok(())
 }
 
-/// Verdict: from T_heal the VIP serves exactly the slice, and for T_hold; the trap gets nothing.
+/// Verdict: from the recovery limit on, for the hold time, the VIP serves exactly the EndpointSlice; the trap gets
+/// nothing.
 async fn serves_what_is_current(
     cx: &Context,
     way: Way,
@@ -287,7 +295,7 @@ async fn serves_what_is_current(
     healing: Within,
 ) -> Result<(), Halt> {
     cx.phase(&format!(
-        "{axis}: verdict, after the recovery limit the VIP serves exactly the slice, the old backend gets nothing"
+        "{axis}: verdict, after the recovery limit the VIP serves exactly the EndpointSlice, the old backend gets nothing"
     ));
     let judged = probing::judge(cx, cx.clients(), current, healing).await?;
     let list = leftover.list().await?;
@@ -303,7 +311,7 @@ async fn serves_what_is_current(
     probing::trap_untouched(cx, axis, &[judged, held].concat(), old).await
 }
 
-/// Verdict: the agent is not ready, and stays so for T_hold.
+/// Verdict: the agent is not ready, and stays so for the hold time.
 async fn unready_while_it_is_there(cx: &Context, node: &str, axis: &str) -> Result<(), Halt> {
     cx.phase(&format!("{axis}: verdict, the agent stays unready"));
     if agents::stays_unready(cx, node, Within::from_now(cx.limits().hold)).await? {
@@ -339,7 +347,7 @@ pub(super) fn runs_first(leftover: &LeftoverPrograms, list: &[Attached]) -> Resu
     Ok(())
 }
 
-/// Gone, or still the first: one that the new generation has overtaken was never in its way.
+/// Gone, or still the first: one behind the new generation's programs affects nothing.
 pub(super) fn runs_first_or_gone(leftover: &LeftoverPrograms, list: &[Attached]) -> Result<(), String> {
     for hook in list {
         let is_held = is_held(leftover, hook);

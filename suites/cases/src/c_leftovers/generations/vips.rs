@@ -1,4 +1,4 @@
-//! What the generations serve: the VIP, the one of a Service that is deleted between them, and their backends.
+//! What the generations serve: the VIP, that of a Service that is deleted between them, and their backends.
 
 use std::net::IpAddr;
 
@@ -15,19 +15,19 @@ use serde_json::{Value, json};
 /// Every transport that a socket hook sees.
 pub(in super::super) const ALL: &[Transport] = &[Transport::Tcp, Transport::UdpConnected, Transport::Udp];
 const PORT: u16 = 7480;
-/// On which backends serve.
+/// Port of the backends.
 pub(in super::super) const TARGET: u16 = 8080;
 
 /// The addresses under test.
 pub(in super::super) struct Vips {
     pub(in super::super) axis: String,
     pub(in super::super) shop: IpAddr,
-    /// Of the Service that is deleted while no agent runs, where the row needs it.
+    /// VIP of the Service that is deleted while no agent runs, where the case needs it.
     pub(in super::super) gone: Option<IpAddr>,
 }
 
 impl Vips {
-    /// All of them are served by these.
+    /// All VIPs are served by these.
     pub(in super::super) fn serve(&self, backends: &[Backend], transports: &[Transport]) -> Vec<Target> {
         let mut targets = self.serve_shop(backends, transports);
         if let Some(gone) = self.gone {
@@ -40,7 +40,7 @@ impl Vips {
         self.served("shop", self.shop, backends, transports)
     }
 
-    /// What is permitted with generation 2.
+    /// What is permitted while generation 2 runs.
     pub(in super::super) fn after(&self, current: &[Backend]) -> Vec<Target> {
         let mut targets = self.serve_shop(current, ALL);
         if let Some(gone) = self.gone {
@@ -66,7 +66,7 @@ impl Vips {
     }
 }
 
-/// b_old on the node, and the current ones on it and on the last node.
+/// `b_old` on the node, and the current ones on it and on the last node.
 pub(in super::super) async fn backends(
     cx: &Context,
     namespace: &str,

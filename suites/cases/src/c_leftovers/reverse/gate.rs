@@ -1,4 +1,4 @@
-//! Node ports, and processes of the host that want to bind them.
+//! Node ports, and host processes that want to bind them.
 
 use harness::{
     client::Client,
@@ -24,9 +24,9 @@ use super::{
     twins::{TARGET, require},
 };
 
-/// A socket of each has a port of its own.
+/// Each of its sockets has a port of its own.
 const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Udp];
-/// Sockets that ask for a port, one after the other, of each client and transport.
+/// Sockets that try to bind a port, one after the other, for each client and transport.
 const EACH: u32 = 3;
 
 /// A Service with node ports, of one family.
@@ -36,14 +36,14 @@ pub(in super::super) struct Gate {
     family: Family,
     namespace: String,
     backend: Backend,
-    /// Of TCP and of UDP.
+    /// Its node ports of TCP and of UDP.
     ports: [u16; 2],
-    /// Processes of the host.
+    /// Host processes.
     clients: Vec<Client>,
 }
 
 impl Gate {
-    /// Chooses node ports that nobody has but a Service, and makes one that has them.
+    /// Creates a Service, with node ports that no process uses.
     pub(in super::super) async fn stage(
         cx: &Context,
         namespace: &str,
@@ -70,12 +70,12 @@ impl Gate {
         Ok(gate)
     }
 
-    /// Whether generation 1 keeps its node ports: otherwise there is nothing that a leftover could keep.
+    /// Whether generation 1 keeps its node ports: otherwise a leftover has nothing to keep.
     pub(in super::super) async fn is_kept(&self, cx: &Context, within: Within) -> Result<bool, Halt> {
         Ok(self.settle(cx, Port::Kept, within).await?.is_empty())
     }
 
-    /// Witness: the leftover keeps the ports of a Service that is gone.
+    /// Witness: the leftover keeps the ports of a deleted Service.
     pub(in super::super) async fn stays_kept(&self, cx: &Context, within: Within) -> Result<(), Halt> {
         let findings = self.settle(cx, Port::Kept, within).await?;
         require(
@@ -87,7 +87,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Verdict: within the limit processes of the host bind the former node ports.
+    /// Verdict: within the limit host processes can bind the former node ports.
     pub(in super::super) async fn judge(&self, cx: &Context, within: Within) -> Result<(), Halt> {
         let findings = self.settle(cx, Port::Free, within).await?;
         if findings.is_empty() {
@@ -97,15 +97,15 @@ impl Gate {
         Ok(())
     }
 
-    /// Verdict: so it stays.
+    /// Verdict: it stays so.
     pub(in super::super) async fn judge_again(&self, cx: &Context) -> Result<(), Halt> {
         if cx.axes().is_open(self.axis) {
-            cx.axes().judged(self.axis, self.ask(cx, Port::Free).await?);
+            cx.axes().judged(self.axis, self.probe(cx, Port::Free).await?);
         }
         Ok(())
     }
 
-    /// The Service and its slice.
+    /// The Service and its EndpointSlice.
     pub(in super::super) async fn delete(&self, cx: &Context) -> Result<(), Halt> {
         for key in [
             Key::slice(&self.namespace, "gate"),
@@ -116,7 +116,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Makes it with these ports, or with some if there are none yet; returns which it has.
+    /// Creates it with these ports, or with chosen ones if there are none yet; returns its ports.
     async fn make(&self, cx: &Context) -> Result<[u16; 2], Halt> {
         let ports = TRANSPORTS.iter().zip(self.ports).map(|(&transport, number)| {
             let protocol = protocol(transport);
@@ -142,19 +142,19 @@ impl Gate {
         Ok([port(0)?, port(1)?])
     }
 
-    /// Asks again and again, until the ports are as expected or the limit has passed. Returns what was found last.
+    /// Probes until the ports are as expected or the limit has passed. Returns the last result.
     async fn settle(&self, cx: &Context, port: Port, within: Within) -> Result<Vec<Finding>, Halt> {
         let mut looks = Looks::within(within);
         loop {
-            let findings = self.ask(cx, port).await?;
+            let findings = self.probe(cx, port).await?;
             if findings.is_empty() || !looks.again().await {
                 return Ok(findings);
             }
         }
     }
 
-    /// Processes of the host dial the backend from these ports; whether they are answered is another question.
-    async fn ask(&self, cx: &Context, port: Port) -> Result<Vec<Finding>, Halt> {
+    /// Host processes dial the backend from these ports; whether they are answered does not matter.
+    async fn probe(&self, cx: &Context, port: Port) -> Result<Vec<Finding>, Halt> {
         let address = self.backend.address(self.family)?;
         let of = |transport| format!("bind {} ({})", protocol(transport), self.axis);
         let mut findings = Vec::new();

@@ -1,8 +1,9 @@
-//! Two VIPs of one backend, and sockets that talk to one after the other.
+//! Two VIPs of one backend, and sockets that send to one after the other.
 //!
-//! A socket's way back is found by the socket and its backend. What a leftover remembers of a socket that sent to the first
-//! VIP is wrong as soon as the same socket sends to the second: only sockets that live through the change of generations
-//! show it. Sockets at ports of earlier ones are tried as well, ten thousand of each family.
+//! The reply of a socket is translated by the socket and its backend. What a leftover has stored for a socket that sent
+//! to the first VIP is wrong as soon as that socket sends to the second: only sockets that stay open from one
+//! generation to the next show it. New sockets on the ports of former ones are tried as well, ten thousand of each
+//! family.
 
 use std::net::SocketAddr;
 
@@ -26,14 +27,14 @@ use serde_json::json;
 
 use super::{GETPEERNAME, RECVMSG, of_family};
 
-/// Sockets of each family, over all clients and both transports.
+/// Sockets of each family, of all clients and both transports.
 const SOCKETS: u32 = 10_000;
-/// Of the Services.
+/// Port of the Services.
 const PORT: u16 = 7480;
-/// Of the backend.
+/// Port of the backend.
 pub(in super::super) const TARGET: u16 = 8080;
 
-/// The VIPs of one family, as one kind of socket talks to them.
+/// The VIPs of one family, and sockets of one kind.
 pub(in super::super) struct Twins {
     /// The hook: its axis.
     pub(in super::super) axis: &'static str,
@@ -41,14 +42,14 @@ pub(in super::super) struct Twins {
     second: Target,
     /// The backend at its own address.
     direct: Target,
-    /// Whom a leftover shows, whomever such a socket talks to.
+    /// The peer that a leftover shows, whatever such a socket dials.
     forged: SocketAddr,
-    /// For each client.
+    /// Sockets of each client.
     sockets: u32,
 }
 
 impl Twins {
-    /// Those of a family: seen by unconnected and by connected sockets.
+    /// The two kinds for a family: unconnected and connected sockets.
     pub(in super::super) async fn stage(
         cx: &Context,
         namespace: &str,
@@ -82,7 +83,7 @@ impl Twins {
         }))
     }
 
-    /// Control: both VIPs serve, and all sockets have sent to the first one last.
+    /// Control: both VIPs serve, and all sockets sent to the first one last.
     pub(in super::super) async fn begin(
         &self,
         cx: &Context,
@@ -90,18 +91,18 @@ impl Twins {
         within: Within,
     ) -> Result<(), Halt> {
         for target in [&self.second, &self.first] {
-            let findings = sockets.settle(cx, target, Shows::WhomItDialled, within);
+            let findings = sockets.settle(cx, target, Shows::FrontendOrBackend, within);
             self.require(cx, "control failed (generation 1 serves)", findings.await?);
         }
         let all = Which::Oldest(self.sockets);
         let (_, findings) = sockets
-            .exchange(cx, &self.first, all, Shows::WhomItDialled)
+            .exchange(cx, &self.first, all, Shows::FrontendOrBackend)
             .await?;
         self.require(cx, "control failed (generation 1 serves every socket)", findings);
         Ok(())
     }
 
-    /// Witness: with nothing else attached, sockets that talk to the backend itself are shown the first VIP.
+    /// Witness: with no other program attached, sockets that dial the backend itself show the first VIP as their peer.
     pub(in super::super) async fn is_forged(
         &self,
         cx: &Context,
@@ -114,15 +115,15 @@ impl Twins {
         Ok(())
     }
 
-    /// Verdict: within the limit sockets of generation 1 show whom they dial, and then N of each client.
+    /// Verdict: within the limit sockets of generation 1 show what they dial, and then N of each client.
     pub(in super::super) async fn judge(
         &self,
         cx: &Context,
         sockets: &mut Sockets,
         within: Within,
     ) -> Result<(), Halt> {
-        // What has not settled shows in the rounds that follow.
-        let findings = sockets.settle(cx, &self.second, Shows::WhomItDialled, within);
+        // The rounds that follow show what has not settled.
+        let findings = sockets.settle(cx, &self.second, Shows::FrontendOrBackend, within);
         if findings.await?.is_empty() {
             cx.record_delay(self.axis, within.since.elapsed());
         }
@@ -135,7 +136,7 @@ impl Twins {
         Ok(())
     }
 
-    /// Verdict: so it stays.
+    /// Verdict: it stays so.
     pub(in super::super) async fn judge_again(
         &self,
         cx: &Context,
@@ -147,14 +148,14 @@ impl Twins {
             .map(drop)
     }
 
-    /// Verdict: sockets that are opened now, at the ports of all that were used in generation 1, show whom they dial.
+    /// Verdict: new sockets on all ports that generation 1 used show what they dial.
     pub(in super::super) async fn judge_anew(&self, cx: &Context, sockets: &mut Sockets) -> Result<(), Halt> {
         self.judge_round(cx, sockets, &self.second, Which::Anew(self.sockets))
             .await
             .map(drop)
     }
 
-    /// To one VIP and then to the other.
+    /// Sends to one VIP and then to the other.
     async fn judge_both(
         &self,
         cx: &Context,
@@ -176,7 +177,9 @@ impl Twins {
         if !cx.axes().is_open(self.axis) {
             return Ok(Vec::new());
         }
-        let (attempts, findings) = sockets.exchange(cx, target, which, Shows::WhomItDialled).await?;
+        let (attempts, findings) = sockets
+            .exchange(cx, target, which, Shows::FrontendOrBackend)
+            .await?;
         cx.axes().judged(self.axis, findings);
         Ok(attempts)
     }
@@ -186,7 +189,7 @@ impl Twins {
     }
 }
 
-/// An axis of which something else was found is inconclusive.
+/// An axis with another result is inconclusive.
 pub(in super::super) fn require(cx: &Context, axis: &str, what: &str, findings: Vec<Finding>) {
     if let Some(first) = findings.first() {
         let first = first.to_string();

@@ -1,4 +1,4 @@
-//! What packets of a device say of fragments.
+//! Fragments in the packets of a device.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use crate::client::fragments::{datagram, parts};
 
 const PORT: u16 = 40_000;
 
-/// What is seen of a datagram in three fragments.
+/// What is seen of a datagram with three fragments.
 fn seen(source: &str, destination: &str, is_sent: bool, identification: u32) -> Vec<Piece> {
     let [source, destination]: [SocketAddr; 2] = [source, destination].map(|one| one.parse().unwrap());
     let packets = parts(
@@ -27,7 +27,7 @@ fn addresses(of: &[&str]) -> std::collections::BTreeSet<IpAddr> {
 }
 
 #[test]
-fn fragments_of_both_families_are_told_by_the_ports_of_the_first() {
+fn fragments_of_both_families_belong_to_the_first_with_ports() {
     for [client, frontend, others] in [
         ["10.0.0.1:40000", "10.96.0.1:80", "10.0.0.1:40001"],
         ["[2001:db8::1]:40000", "[2001:db8::9]:80", "[2001:db8::1]:40001"],
@@ -60,7 +60,7 @@ fn a_later_fragment_with_another_source_is_of_the_datagram_whose_identification_
 }
 
 #[test]
-fn a_datagram_of_somebody_else_may_have_the_same_identification() {
+fn a_datagram_of_another_sender_may_have_the_same_identification() {
     let mut pieces = seen("10.96.0.1:80", "10.0.0.1:40000", false, 2);
     pieces.extend(seen("10.96.0.2:80", "10.0.0.1:40001", false, 2));
     assert_eq!(of(&pieces, PORT).from, addresses(&["10.96.0.1"]));

@@ -1,4 +1,4 @@
-//! The Service by which the agent under test reaches the API.
+//! The Service through which the agent under test reaches the API.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,11 +14,11 @@ use harness::{
 use oracle::{check::Permitted, history::Transport};
 use serde_json::{Value, json};
 
-/// What its name begins with: that of `default/kubernetes` is a prefix of it.
+/// Start of its name, of which that of `default/kubernetes` is a prefix.
 const NAME: &str = "kubernetes-x";
 const PORT: u16 = 7443;
 
-/// By which of its frontends the agent reaches it.
+/// Which of its frontends the agent dials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::b_apiserver) enum Frontend {
     ClusterIp,
@@ -26,19 +26,19 @@ pub(in crate::b_apiserver) enum Frontend {
     NodePort,
 }
 
-/// A Service, and the slice that leads it to an API server.
-pub(in crate::b_apiserver) struct Way {
+/// A Service whose EndpointSlice lists an API server.
+pub(in crate::b_apiserver) struct ApiService {
     pub(in crate::b_apiserver) family: Family,
     pub(in crate::b_apiserver) service: Key,
     pub(in crate::b_apiserver) slice: Key,
-    /// What is dialled.
+    /// The dialled frontend.
     pub(in crate::b_apiserver) address: SocketAddr,
     /// The API server behind it.
     pub(in crate::b_apiserver) server: SocketAddr,
 }
 
-impl Way {
-    /// Makes one to the first API server. A node port is that of the node `of`.
+impl ApiService {
+    /// Creates one for the first API server. A node port is dialled at the node `of`.
     pub(in crate::b_apiserver) async fn stage(
         cx: &Context,
         namespace: &str,
@@ -55,20 +55,20 @@ impl Way {
             Frontend::LoadBalancer => "LoadBalancer",
             Frontend::NodePort => "NodePort",
         };
-        // In `default` nothing else makes it the case's own.
+        // In the namespace `default` only its name makes it the case's own.
         let (name, port_name) = (cx.named(NAME), cx.named("https"));
         let labels = cx.objects().labels();
         let mut of_slice = labels.clone();
         of_slice["kubernetes.io/service-name"] = json!(name);
         of_slice["endpointslice.kubernetes.io/managed-by"] = MANAGER.into();
         let values = json!({
-            "labels": labels, "slice-labels": of_slice, "way": name, "port-name": port_name, "namespace": namespace, "type": kind, "family": family.to_string(),
+            "labels": labels, "slice-labels": of_slice, "api-service": name, "port-name": port_name, "namespace": namespace, "type": kind, "family": family.to_string(),
             "target": server.port(), "endpoints": endpoints(&[server]),
         });
-        cx.apply("${way}", &values).await?;
+        cx.apply("${api-service}", &values).await?;
         let service = Key::service(namespace, &name);
         let within = Within::from_now(cx.limits().service);
-        let what = format!("{service} has the address that the agent is to be led to");
+        let what = format!("{service} has the address that the agent is to dial");
         let address = eventually(&what, within, async || {
             let object = cx.objects().get(&service).await?;
             Ok(match frontend {
@@ -93,12 +93,12 @@ impl Way {
         })
     }
 
-    /// Its slice lists nobody.
+    /// Empties its EndpointSlice.
     pub(in crate::b_apiserver) async fn empty(&self, cx: &Context) -> Result<Written, Halt> {
         cx.objects().patch(&self.slice, json!({ "endpoints": [] })).await
     }
 
-    /// Its slice lists an API server.
+    /// Makes its EndpointSlice list an API server.
     pub(in crate::b_apiserver) async fn list(
         &self,
         cx: &Context,
@@ -108,12 +108,12 @@ impl Way {
         cx.objects().patch(&self.slice, patch).await
     }
 
-    /// Others are refused there.
+    /// Other clients are refused.
     pub(in crate::b_apiserver) fn refuses(&self, axis: &str) -> Target {
         Target::refuses(axis, NAME, Transport::Tcp, self.address)
     }
 
-    /// Others get nothing there.
+    /// Other clients reach no backend.
     pub(in crate::b_apiserver) fn is_dead(&self, axis: &str) -> Target {
         Target {
             permitted: Permitted::None,
@@ -129,7 +129,7 @@ async fn server(cx: &Context) -> Result<SocketAddr, Halt> {
     first.ok_or_else(|| Halt::Harness("the cluster shows no API server".to_owned()))
 }
 
-/// Endpoints as slices have them.
+/// Endpoints of an EndpointSlice.
 fn endpoints(servers: &[SocketAddr]) -> Value {
     let endpoint = |server: &SocketAddr| json!({ "addresses": [server.ip().to_string()], "conditions": { "ready": true } });
     servers.iter().map(endpoint).collect()
@@ -139,7 +139,7 @@ fn pointed(object: &Value, pointer: &str) -> Option<IpAddr> {
     object.pointer(pointer)?.as_str()?.parse().ok()
 }
 
-/// The address of a node, of a family.
+/// A node's address of a family.
 fn internal(cx: &Context, name: &str, family: Family) -> Option<IpAddr> {
     let nodes = &cx.cluster().describe().nodes;
     let node = nodes.iter().find(|node| node.name == name)?;

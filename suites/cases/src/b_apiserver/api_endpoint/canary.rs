@@ -1,4 +1,4 @@
-//! The canary: a Service whose slice is turned from one backend to another.
+//! The canary: a Service whose EndpointSlice switches from one backend to another.
 
 use std::net::IpAddr;
 
@@ -21,17 +21,17 @@ const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Udp];
 const PORT: u16 = 7480;
 const TARGET: u16 = 8080;
 
-/// The Service, its slice, and the backends by turns. The one that it has left stays alive, and would answer.
+/// The Service, its EndpointSlice, and the backends by turns. The former one stays alive, and would answer.
 pub(in crate::b_apiserver) struct Canary {
     family: Family,
     address: IpAddr,
     slice: Key,
-    /// The listed one first.
+    /// The listed one is the first.
     backends: [Backend; 2],
 }
 
 impl Canary {
-    /// Makes it in a namespace, with backends on the node.
+    /// Creates it in a namespace, with backends on the node.
     pub(in crate::b_apiserver) async fn stage(
         cx: &Context,
         namespace: &str,
@@ -44,7 +44,7 @@ impl Canary {
         });
         let made = cx.backends(&values).await?;
         let backends: [Backend; 2] = made.try_into().map_err(|made: Vec<Backend>| {
-            Halt::Harness(format!("2 backends were asked for, {} made", made.len()))
+            Halt::Harness(format!("expected 2 backends, found {}", made.len()))
         })?;
         let values = json!({
             "canary": NAME, "namespace": namespace, "family": family.to_string(),
@@ -62,7 +62,7 @@ impl Canary {
         })
     }
 
-    /// Turns it to the other backend.
+    /// Switches it to the other backend.
     pub(in crate::b_apiserver) async fn turn(&mut self, cx: &Context) -> Result<Written, Halt> {
         self.backends.swap(0, 1);
         let patch = json!({ "endpoints": endpoints(&self.backends[..1], self.family)? });
@@ -78,7 +78,7 @@ impl Canary {
         TRANSPORTS.into_iter().map(serves).collect()
     }
 
-    /// Verdict: turned now, it takes effect on a node within the limit.
+    /// Verdict: a switch now takes effect on a node within the limit.
     pub(in crate::b_apiserver) async fn judge(
         &mut self,
         cx: &Context,

@@ -1,5 +1,5 @@
-//! Dials of an API server by somebody else than the agent, who is none of its clients: whether they are taken is all that
-//! they say.
+//! Dials of the API endpoint by a host process, which is no client of the API: they show only whether connections are
+//! accepted.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,20 +11,20 @@ use oracle::{
     record::{line, outcomes},
 };
 
-use super::Way;
+use super::ApiService;
 
-/// From one dial to the next: the row says so.
+/// Interval of dials, as the claim names it.
 const INTERVAL_MS: u64 = 100;
 /// Dials of one run of the client; runs follow each other.
 const DIALS: u32 = 10;
 
-/// Dials the way from the host of a node, every 100 ms as long as some steps take, and judges that all of them were taken.
-/// What is said afterwards is nothing that an API server answers.
-pub(in crate::b_apiserver) async fn all_taken(
+/// Dials the Service from the host of a node, every 100 ms while some steps run, and judges that all dials were
+/// accepted. An API server does not answer what the client sends then.
+pub(in crate::b_apiserver) async fn all_accepted(
     cx: &Context,
     axis: &str,
     node: &str,
-    way: &Way,
+    service: &ApiService,
     steps: impl Future<Output = Result<(), Halt>>,
 ) -> Result<(), Halt> {
     let is_host = |client: &&Client| matches!(client.place, Place::Host { .. });
@@ -32,10 +32,10 @@ pub(in crate::b_apiserver) async fn all_taken(
     let client = clients.iter().find(is_host);
     let client = client.ok_or_else(|| Halt::Inconclusive(format!("no client runs on the host of {node}")))?;
     let entry = PlanEntry {
-        target: format!("[{axis}] dials of {}", way.address),
+        target: format!("[{axis}] dials of {}", service.address),
         transport: Transport::Tcp,
-        address: way.address.ip(),
-        port: way.address.port(),
+        address: service.address.ip(),
+        port: service.address.port(),
         count: DIALS,
         interval_ms: INTERVAL_MS,
         limit_ms: u64::try_from(cx.limits().probe.as_millis()).unwrap_or(u64::MAX),
@@ -64,12 +64,12 @@ pub(in crate::b_apiserver) async fn all_taken(
     );
     let failed: Vec<Attempt> = attempts
         .into_iter()
-        .filter(|attempt| !is_taken(attempt))
+        .filter(|attempt| !is_accepted(attempt))
         .collect();
     let finding = (!failed.is_empty()).then(|| Finding {
         weight: Weight::Violation,
-        subject: format!("dials of {} by {}", way.address, client.name),
-        expected: "every connection taken".to_owned(),
+        subject: format!("dials of {} by {}", service.address, client.name),
+        expected: "every connection accepted".to_owned(),
         found: line(&outcomes(&failed)),
         first: failed.iter().take(SHOWN).cloned().collect(),
     });
@@ -77,8 +77,8 @@ pub(in crate::b_apiserver) async fn all_taken(
     Ok(())
 }
 
-/// Whether a connection came about, whatever became of it.
-fn is_taken(attempt: &Attempt) -> bool {
+/// Whether the connection was established, however it ended.
+fn is_accepted(attempt: &Attempt) -> bool {
     match &attempt.outcome {
         Outcome::Answered { .. } | Outcome::Garbled { .. } => true,
         Outcome::Failed { stage, .. } | Outcome::Timeout { stage } => {

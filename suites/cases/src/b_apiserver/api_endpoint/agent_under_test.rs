@@ -1,4 +1,4 @@
-//! The agent that is led to the API by a Service, and its connections.
+//! The agent that reaches the API through a Service of the case, and its connections.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,28 +21,28 @@ use serde_json::Value;
 use super::Canary;
 use crate::b_apiserver::kubernetes::no_restart;
 
-/// For how long its Service has nobody, at least: the row says so.
+/// How long its Service has no backend, at least, as the claims name it.
 pub(in crate::b_apiserver) const EMPTY: Duration = Duration::from_secs(5);
 
-/// The agent of a node that reaches the API by a case's way.
-pub(in crate::b_apiserver) struct Led {
+/// The agent of a node that reaches the API through a Service of the case.
+pub(in crate::b_apiserver) struct AgentUnderTest {
     fault: RedirectedAgent,
     pub(in crate::b_apiserver) node: String,
-    /// All agents as they were then.
+    /// All agents as they were after it was redirected.
     agents: Option<BTreeMap<String, AgentState>>,
     process: u32,
-    /// The other ends of its connections: frontends as it dials them, and API servers, where the socket has those.
+    /// Remote addresses of its connections: the frontends that it dials, and API servers, where the socket has those.
     to: Vec<SocketAddr>,
 }
 
-/// Connections that were reset, and what the node had counted of failed dials then.
+/// Connections that were reset, and the node's count of failed dials at that time.
 pub(in crate::b_apiserver) struct Reset {
     gone: BTreeSet<SocketAddr>,
     failed: u64,
 }
 
 impl Reset {
-    /// Those that it had before the other end has ended them.
+    /// The connections that it had before the API server ended them.
     pub(in crate::b_apiserver) fn of(had: Connections) -> Self {
         Self {
             gone: had.established,
@@ -51,28 +51,32 @@ impl Reset {
     }
 }
 
-impl Led {
-    /// Leads it there. It has a connection when this returns, and the canary has taken effect on every axis.
-    pub(in crate::b_apiserver) async fn lead(
+impl AgentUnderTest {
+    /// Redirects it. On return it has a connection, and the canary has taken effect on every axis.
+    pub(in crate::b_apiserver) async fn redirect(
         cx: &Context,
         node: &str,
-        way: &ApiEndpoint,
+        endpoint: &ApiEndpoint,
         canary: &mut Canary,
         axes: &[&str],
     ) -> Result<Self, Halt> {
         cx.phase(&format!(
-            "the agent of {node} is led to the API by {}",
-            way.server
+            "the agent of {node} is redirected to the API endpoint {}",
+            endpoint.server
         ));
         let before = cx.cluster().agents()?.state(node).await?;
         let within = Within::from_now(cx.limits().heal);
-        let fault = RedirectedAgent::redirect(cx.faults(), node, way).await?;
-        cx.fault(&format!("the agent of {node} is led to the API by {way:?}"));
+        let fault = RedirectedAgent::redirect(cx.faults(), node, endpoint).await?;
+        cx.fault(&format!("the agent of {node} is redirected to {endpoint:?}"));
         agents::ready(cx, node, &before, within).await?;
-        let told: Vec<SocketAddr> = [way.server].iter().chain(&way.further).copied().collect();
-        let to = ends(cx, &told).await?;
+        let configured: Vec<SocketAddr> = [endpoint.server]
+            .iter()
+            .chain(&endpoint.further)
+            .copied()
+            .collect();
+        let to = ends(cx, &configured).await?;
         let (agents, process) = running(cx, node).await?;
-        let led = Self {
+        let agent = Self {
             fault,
             node: node.to_owned(),
             agents,
@@ -81,7 +85,7 @@ impl Led {
         };
         let what = format!("the agent of {node} has a connection to the API");
         eventually(&what, within, async || {
-            let found = led.connections(cx).await?;
+            let found = agent.connections(cx).await?;
             Ok((!found.established.is_empty()).then_some(()))
         })
         .await?;
@@ -89,16 +93,16 @@ impl Led {
         let targets: Vec<_> = axes.iter().flat_map(|axis| canary.targets(axis)).collect();
         probing::control(
             cx,
-            "the canary takes effect by this way",
+            "the canary takes effect through this endpoint",
             &cx.clients().on(node),
             &targets,
             within,
         )
         .await?;
-        Ok(led)
+        Ok(agent)
     }
 
-    /// Its connections to the API just now; none, if it has ended, of which [`Led::not_restarted`] is the verdict.
+    /// Its current connections to the API; none, if it has ended, which [`AgentUnderTest::not_restarted`] judges.
     pub(in crate::b_apiserver) async fn connections(&self, cx: &Context) -> Result<Connections, Halt> {
         let found = Connections::of(cx.cluster(), &self.node, self.process, &self.to).await;
         self.or_ended(cx, found).await
@@ -117,8 +121,8 @@ impl Led {
         }
     }
 
-    /// Resets them, so that it must dial anew. It had some when it was led here: if it has none now, it has lost them by itself,
-    /// and has to dial all the same.
+    /// Resets its connections, so that it must dial again. If it has none now, it has lost them by itself since it was
+    /// redirected, and must dial all the same.
     pub(in crate::b_apiserver) async fn reset(&self, cx: &Context) -> Result<Reset, Halt> {
         let found = Connections::reset(cx.cluster(), &self.node, self.process, &self.to).await;
         let found = self.or_ended(cx, found).await?;
@@ -129,9 +133,9 @@ impl Led {
         Ok(Reset::of(found))
     }
 
-    /// Witness: it has had to dial anew since. Its old connections are gone, and until the fault has lasted so long it has
-    /// got others, from other ports, or has none, so that whatever it has dialled has failed. Which is recorded.
-    pub(in crate::b_apiserver) async fn dials_anew(
+    /// Witness: it had to dial again. Its old connections are gone, and after [`EMPTY`] it has others, from other
+    /// ports, or none, so that everything that it dialled failed. Which of the two is recorded.
+    pub(in crate::b_apiserver) async fn dials_again(
         &self,
         cx: &Context,
         axis: &str,
@@ -147,10 +151,10 @@ impl Led {
         has_lasted(since, EMPTY).await;
         let found = self.connections(cx).await?;
         let how = if found.established.is_empty() {
-            "it has no connection: all that it has dialled has failed".to_owned()
+            "it has no connection: everything that it dialled failed".to_owned()
         } else {
             let ports: BTreeSet<u16> = found.established.iter().map(SocketAddr::port).collect();
-            format!("it has dialled anew, from {ports:?}")
+            format!("it has dialled again, from {ports:?}")
         };
         let failed = found.failed.saturating_sub(reset.failed);
         cx.record(&format!("{axis}: {EMPTY:?} after its Service was emptied"), how);
@@ -161,12 +165,12 @@ impl Led {
         Ok(())
     }
 
-    /// Verdict: no agent has ended or was started since it was led there.
+    /// Verdict: no agent has ended or was started since it was redirected.
     pub(in crate::b_apiserver) async fn not_restarted(&self, cx: &Context, axis: &str) -> Result<(), Halt> {
         no_restart(cx, axis, self.agents.as_ref()).await
     }
 
-    /// Leads it back.
+    /// Gives it back its API endpoint.
     pub(in crate::b_apiserver) async fn back(self, cx: &Context) -> Result<(), Halt> {
         cx.phase(&format!(
             "the API endpoint of the agent of {} is given back",
@@ -183,10 +187,13 @@ async fn running(cx: &Context, node: &str) -> Result<(Option<BTreeMap<String, Ag
     Ok((agents, process))
 }
 
-/// Wherever the sockets of an agent may lead: the frontends that it is told, all API servers, and the endpoints of
-/// `default/kubernetes`, which it may have learned.
-pub(in crate::b_apiserver) async fn ends(cx: &Context, told: &[SocketAddr]) -> Result<Vec<SocketAddr>, Halt> {
-    let mut ends = told.to_vec();
+/// All remote addresses that connections of an agent to the API may have: its configured frontends, all API servers,
+/// and the endpoints of `default/kubernetes`, which it may have learned.
+pub(in crate::b_apiserver) async fn ends(
+    cx: &Context,
+    configured: &[SocketAddr],
+) -> Result<Vec<SocketAddr>, Halt> {
+    let mut ends = configured.to_vec();
     let servers = cx.cluster().control_plane()?.servers().await?;
     ends.extend(servers.iter().map(|server| server.address));
     let slice = cx.objects().get(&Key::slice("default", "kubernetes")).await?;
