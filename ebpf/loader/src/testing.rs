@@ -316,6 +316,37 @@ pub fn load_crafted(
     HeldProgram::new(program)
 }
 
+/// Attaches a program to XDP of a device, by its index, by a link without a pin.
+///
+/// # Errors
+/// What the kernel said.
+pub fn attach_xdp_link(device: u32, program: &HeldProgram) -> Result<OwnedFd, LoaderError> {
+    crafted::link_xdp(device, program.as_fd()).map_err(LoaderError::kernel(format!(
+        "attach program {} to xdp of device {device} by a link",
+        program.id()
+    )))
+}
+
+/// Puts an entry into the map that is pinned at a path.
+///
+/// # Errors
+/// Nothing is pinned there, or the kernel refuses the entry.
+///
+/// # Panics
+/// Key or value have another size than the map's.
+pub fn put_pinned(path: &Path, key: &[u8], value: &[u8]) -> Result<(), LoaderError> {
+    let failed = || LoaderError::path("write the map that is pinned at", path);
+    let fd = sys::open_pinned(path, 0).map_err(failed())?;
+    let description = sys::map::describe(fd.as_fd()).map_err(failed())?;
+    let size = bytes_of_value(description.layout)?;
+    CraftedMap {
+        fd,
+        description,
+        value: size,
+    }
+    .put(key, value)
+}
+
 /// Removes the keys of a map that is pinned at a path, as many as it has room for: of one that is written meanwhile, some stay.
 ///
 /// # Errors

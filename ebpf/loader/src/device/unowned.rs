@@ -1,12 +1,12 @@
-//! Attachments that nobody pins: without a link they stay until they are removed or the device is, whatever process ends;
-//! by a link, for as long as somebody holds it. What earlier and other implementations leave, and what tests and fault
-//! injection make.
+//! Attachments without a pin: without a link they stay until they are removed or the device is, whatever process ends;
+//! by a link, for as long as a descriptor of it is open. Earlier and other implementations leave such, and tests and fault
+//! injection make them.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use super::{DeviceId, Direction, find, netlink};
+use super::{find, netlink};
 use crate::{
-    HeldProgram, LoaderError, XdpMode,
+    DeviceId, Direction, HeldProgram, LoaderError, XdpMode,
     sys::{
         filter::{self, Carrier, Place},
         tcx,

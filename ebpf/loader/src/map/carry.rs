@@ -13,8 +13,8 @@ use lb_abi::{
     flow_flags,
 };
 
-use super::{MapName, Maps, View, fit};
-use crate::{LoaderError, MapError, sys::READ_ONLY};
+use super::{Maps, View, fit};
+use crate::{LoaderError, MapError, MapName, sys::READ_ONLY};
 
 /// Gives every flow the ids that its service port and backend have in these maps; 0, which is nobody's, where there is
 /// none. Returns how many had others. A flow that passes meanwhile may lose what is seen of it in that moment.

@@ -169,7 +169,7 @@ impl Pins {
         let failed = || LoaderError::path("list", &self.root);
         let mut removed = Vec::new();
         let entries = match fs::read_dir(&self.root) {
-            // Somebody has removed all pins.
+            // All pins were removed meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(removed),
             entries => entries.map_err(failed())?,
         };

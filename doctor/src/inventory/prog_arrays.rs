@@ -2,20 +2,18 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    io,
-    os::fd::{AsFd as _, OwnedFd},
     time::{Duration, Instant},
 };
 
+use lb_loader::{Blind, LoaderError, RawMap, describe_map, map_ids};
+
 use super::{
     MapDescription, ProgArray,
-    programs::{Programs, describe_map},
-};
-use crate::{
-    Blind, LoaderError,
-    sys::{self, READ_ONLY, WRITE_ONLY, map::PROG_ARRAY},
+    programs::{Programs, description},
 };
 
+/// `BPF_MAP_TYPE_PROG_ARRAY`.
+const PROG_ARRAY: u32 = 3;
 /// Most entries of one array that are looked at. Calico's has 240,000 (`felix/bpf/jump/map.go`: 10,000 entry points of
 /// 24 programs each), Cilium's one for each local endpoint, 65,536.
 const ENTRIES: u32 = 1 << 20;
@@ -28,35 +26,39 @@ pub(super) fn look(programs: &mut Programs, blind: &mut Vec<Blind>) -> Result<Ve
     let begun = Instant::now();
     let mut readable = Vec::new();
     let mut arrays = Vec::new();
-    for id in sys::map::all() {
-        let id = id.map_err(LoaderError::kernel("list maps"))?;
-        let failed = || LoaderError::kernel(format!("look at map {id}"));
-        let Some((map, may_read)) = open(id, blind).map_err(failed())? else {
+    for id in map_ids() {
+        let id = id?;
+        let described = match describe_map(id) {
+            Err(error) if is_refused(&error) => {
+                blind.push(Blind {
+                    what: format!("map {id}, which may be an array of programs"),
+                    why: error.to_string(),
+                    remedy: "ask what confines root here: a security module does".to_owned(),
+                });
+                continue;
+            }
+            described => described?,
+        };
+        let Some(array) = described.filter(|map| map.layout.map_type == PROG_ARRAY) else {
             continue;
         };
-        let description = describe_map(id, map.as_fd()).map_err(failed())?;
-        if description.map_type != PROG_ARRAY {
-            continue;
-        }
-        if may_read {
-            readable.push(description);
-        } else {
-            blind.push(unread(&description, "its owner lets nobody read it".to_owned()));
-            arrays.push(empty(description));
+        let array = description(array);
+        match RawMap::open(id) {
+            Err(error) if is_refused(&error) => {
+                blind.push(unread(&array, "its owner lets nobody read it".to_owned()));
+                arrays.push(empty(array));
+            }
+            map => readable.extend(map?.map(|_| array)),
         }
     }
     // A large one is not in the way of many small ones. Descriptors are few: each is opened again.
-    readable.sort_by_key(|description| description.max_entries);
-    for description in readable {
-        let failed = || LoaderError::kernel(format!("read map {}", description.id));
-        let Some((map, _)) = open(description.id, blind).map_err(failed())? else {
+    readable.sort_by_key(|array| array.max_entries);
+    for array in readable {
+        let Some(map) = RawMap::open(array.id)? else {
             continue;
         };
-        let Some(map) = sys::map::ProgArray::of(map.as_fd()).map_err(failed())? else {
-            continue;
-        };
-        let inside = inside(&description, map, begun, blind).map_err(failed())?;
-        let mut array = empty(description);
+        let inside = inside(&array, &map, begun, blind)?;
+        let mut array = empty(array);
         for program in inside {
             programs.get(program)?;
             // One that has just been replaced is gone.
@@ -77,34 +79,17 @@ const fn empty(map: MapDescription) -> ProgArray {
     }
 }
 
-/// Opens a map of anybody's, and says whether it may be read; `None`: it is gone, or can't be opened at all.
-fn open(id: u32, blind: &mut Vec<Blind>) -> io::Result<Option<(OwnedFd, bool)>> {
-    let refused = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES));
-    let opened = match sys::map::open(id, READ_ONLY) {
-        Err(error) if refused(&error) => sys::map::open(id, WRITE_ONLY).map(|map| (map, false)),
-        opened => opened.map(|map| (map, true)),
-    };
-    match opened {
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
-        Err(error) if refused(&error) => {
-            blind.push(Blind {
-                what: format!("map {id}, which may be an array of programs"),
-                why: error.to_string(),
-                remedy: "ask what confines root here: a security module does".to_owned(),
-            });
-            Ok(None)
-        }
-        opened => opened.map(Some),
-    }
+fn is_refused(error: &LoaderError) -> bool {
+    matches!(error.errno(), Some(libc::EPERM | libc::EACCES))
 }
 
 /// Ids of the programs in an array, each once.
 fn inside(
     array: &MapDescription,
-    map: sys::map::ProgArray<'_>,
+    map: &RawMap,
     begun: Instant,
     blind: &mut Vec<Blind>,
-) -> io::Result<BTreeSet<u32>> {
+) -> Result<BTreeSet<u32>, LoaderError> {
     /// Entries between two looks at the clock.
     const SOME: u32 = 1 << 12;
     let mut inside = BTreeSet::new();
@@ -119,7 +104,9 @@ fn inside(
             blind.push(unread(array, why));
             break;
         }
-        inside.extend(map.get(key)?);
+        // Read, an entry is the program's id.
+        let program = map.get(&key.to_ne_bytes())?.and_then(|id| id.try_into().ok());
+        inside.extend(program.map(u32::from_ne_bytes));
     }
     Ok(inside)
 }
@@ -135,7 +122,7 @@ fn unread(array: &MapDescription, why: String) -> Blind {
     }
 }
 
-/// Says of each array which programs use it.
+/// Notes of each array which programs use it.
 fn callers(programs: &Programs, arrays: &mut [ProgArray]) {
     let mut callers: HashMap<u32, Vec<u32>> = HashMap::new();
     for known in programs.all() {

@@ -1,19 +1,13 @@
 //! Descriptions of programs and maps, each looked at once, and whose programs are.
 
-use std::{
-    collections::{BTreeSet, HashMap, HashSet, hash_map::Entry},
-    io,
-    os::fd::{AsFd as _, BorrowedFd},
-};
+use std::collections::{BTreeSet, HashMap, HashSet, hash_map::Entry};
 
-use lb_abi::{Config, Meta};
+use lb_abi::Meta;
+use lb_loader::{
+    HeldProgram, Load, LoaderError, MapInfo, Ownership, describe_map, namespace_cookie, program_ids,
+};
 
 use super::{MapDescription, ProgramDescription, names};
-use crate::{
-    HeldProgram, LoaderError, Ownership, node,
-    program::{meta, only_value},
-    sys::{self, READ_ONLY},
-};
 
 /// Programs by id. An id is not given again before the kernel has gone through all two thousand million.
 #[derive(Debug, Default)]
@@ -27,19 +21,15 @@ pub(crate) struct Programs {
 #[derive(Debug)]
 pub(crate) struct Known {
     pub(crate) description: ProgramDescription,
-    /// The META it uses, if it is ours.
-    pub(crate) meta: Option<Marked>,
-    /// The cookie of the network namespace that its CONFIG names, if it uses one that can be read. Until CONFIG has been
-    /// written there is none; a load writes it after its programs are there.
-    node: Option<u64>,
+    /// The load of ours that it is of.
+    pub(crate) load: Option<Load>,
 }
 
-/// A map META.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Marked {
-    pub(crate) map_id: u32,
-    /// When it was looked at.
-    pub(crate) abi: u32,
+impl Known {
+    /// Whether it does anything when it runs: one of ours does not if its META was taken out of use.
+    pub(crate) fn is_armed(&self) -> Result<bool, LoaderError> {
+        self.load.map_or(Ok(true), |load| load.is_armed())
+    }
 }
 
 impl Programs {
@@ -47,8 +37,8 @@ impl Programs {
     /// forgets those that are gone.
     pub(crate) fn refresh(&mut self) -> Result<(), LoaderError> {
         let mut loaded = HashSet::new();
-        for id in sys::program::all() {
-            let id = id.map_err(LoaderError::kernel("list programs"))?;
+        for id in program_ids() {
+            let id = id?;
             loaded.insert(id);
             self.get(id)?;
         }
@@ -69,20 +59,22 @@ impl Programs {
 
     /// Looks at a program, if it was not looked at before and is there.
     pub(crate) fn get(&mut self, id: u32) -> Result<(), LoaderError> {
-        let failed = || LoaderError::kernel(format!("look at program {id}"));
         match self.known.entry(id) {
             Entry::Vacant(unknown) => {
                 if let Some(program) = HeldProgram::find(id)? {
-                    unknown.insert(look(&program).map_err(failed())?);
+                    unknown.insert(look(&program)?);
                 }
             }
-            Entry::Occupied(mut known) if known.get().meta.is_some() && known.get().node.is_none() => {
-                let known = known.get_mut();
-                known.node = match config_of(known.meta, known.description.maps.iter().map(|map| map.id)) {
-                    // The program has just gone, and its maps with it.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                    node => node.map_err(failed())?,
-                };
+            // A load writes CONFIG after its programs are there. Of another version's nobody knows the layout.
+            Entry::Occupied(mut known)
+                if known
+                    .get()
+                    .load
+                    .is_some_and(|load| load.node.is_none() && load.abi == Meta::CURRENT.abi) =>
+            {
+                if let Some(program) = HeldProgram::find(id)? {
+                    known.get_mut().load = program.load()?;
+                }
             }
             Entry::Occupied(_) => {}
         }
@@ -102,12 +94,12 @@ impl Programs {
     }
 
     /// The cookie of the network namespace that the load of a program was made for: by its own CONFIG, or that of
-    /// another program of the same load. `None`: nobody knows.
+    /// another program of the same load. `None`: it is not known.
     pub(crate) fn node(&self, known: &Known) -> Option<u64> {
-        known.node.or_else(|| {
-            let load = known.meta?.map_id;
-            let same = |other: &&Known| other.meta.is_some_and(|meta| meta.map_id == load);
-            self.known.values().filter(same).find_map(|other| other.node)
+        let load = known.load?;
+        load.node.or_else(|| {
+            let mut loads = self.known.values().filter_map(|other| other.load);
+            loads.find_map(|other| other.node.filter(|_| other.meta_id == load.meta_id))
         })
     }
 }
@@ -116,7 +108,7 @@ impl Programs {
 /// namespace: their CONFIG, or that of their load, names it, in a layout that this version knows. Of those that are not
 /// among them nobody knows, or they are another node's.
 pub fn programs_of_this_node() -> Result<BTreeSet<u32>, LoaderError> {
-    let namespace = node::namespace_cookie()?;
+    let namespace = namespace_cookie()?;
     let mut programs = Programs::default();
     programs.refresh()?;
     let here = |known: &&Known| namespace != 0 && programs.node(known) == Some(namespace);
@@ -141,10 +133,10 @@ pub(crate) struct Owner {
 impl Owner {
     /// Whose a program is.
     pub(crate) fn of(&self, programs: &Programs, known: &Known) -> Ownership {
-        let Some(meta) = known.meta else {
+        let Some(load) = known.load else {
             return Ownership::Foreign;
         };
-        if self.programs.contains(&known.description.id) || self.meta == Some(meta.map_id) {
+        if self.programs.contains(&known.description.id) || self.meta == Some(load.meta_id) {
             return Ownership::Current;
         }
         match programs.node(known) {
@@ -154,73 +146,31 @@ impl Owner {
     }
 }
 
-fn look(program: &HeldProgram) -> io::Result<Known> {
-    let description = program.description();
-    let mut maps = Vec::with_capacity(description.map_ids.len());
-    let mut found = None;
-    for id in &description.map_ids {
-        if found.is_none() {
-            found = meta(*id)?.map(|meta| (*id, meta));
-        }
-        maps.push(map(*id)?);
+fn look(program: &HeldProgram) -> Result<Known, LoaderError> {
+    let mut maps = Vec::with_capacity(program.map_ids().len());
+    for id in program.map_ids() {
+        maps.extend(describe_map(*id)?.map(description));
     }
-    let meta = found.map(|(map_id, Meta { abi, .. })| Marked { map_id, abi });
     Ok(Known {
         description: ProgramDescription {
-            id: description.id,
-            name: description.name.clone(),
-            program_type: description.program_type,
-            type_name: names::program_type(description.program_type),
-            tag: description.tag,
-            loaded_at: description.loaded_at,
-            uid: description.uid,
+            id: program.id(),
+            name: program.name().to_owned(),
+            program_type: program.program_type(),
+            type_name: names::program_type(program.program_type()),
+            tag: program.tag(),
+            loaded_at: program.loaded_at(),
+            uid: program.uid(),
             maps,
             pinned_at: Vec::new(),
             held_by: Vec::new(),
         },
-        meta,
-        node: config_of(meta, description.map_ids.iter().copied())?,
+        load: program.load()?,
     })
 }
 
-/// What CONFIG says, if it is among these maps of a program of ours and has been written.
-fn config_of(meta: Option<Marked>, maps: impl Iterator<Item = u32>) -> io::Result<Option<u64>> {
-    // Of another version nobody knows where CONFIG has what.
-    if meta.is_none_or(|meta| meta.abi != Meta::CURRENT.abi) {
-        return Ok(None);
-    }
-    for id in maps {
-        if let Some(node) = config_node(id)?.filter(|node| *node != 0) {
-            return Ok(Some(node));
-        }
-    }
-    Ok(None)
-}
-
-/// What CONFIG says, if the map is one: the only array of ours with one value of this size.
-fn config_node(id: u32) -> io::Result<Option<u64>> {
-    const SIZE: usize = size_of::<Config>();
-    const AT: usize = std::mem::offset_of!(Config, node_netns);
-    let value = only_value(id, SIZE..=SIZE)?;
-    Ok(value
-        .as_deref()
-        .and_then(|value| value.get(AT..AT + 8)?.try_into().ok())
-        .map(u64::from_ne_bytes))
-}
-
-fn map(id: u32) -> io::Result<MapDescription> {
-    let opened = match sys::map::open(id, READ_ONLY) {
-        // Its owner lets nobody read it.
-        Err(error) if error.raw_os_error() == Some(libc::EPERM) => sys::map::open(id, sys::WRITE_ONLY),
-        opened => opened,
-    }?;
-    describe_map(id, opened.as_fd())
-}
-
-/// Describes an open map.
-pub(crate) fn describe_map(id: u32, map: BorrowedFd<'_>) -> io::Result<MapDescription> {
-    let sys::map::Description { layout, name, .. } = sys::map::describe(map)?;
-    Ok(MapDescription {
+/// A map as the kernel describes it, its keepers as yet unknown.
+pub(crate) fn description(MapInfo { id, layout, name }: MapInfo) -> MapDescription {
+    MapDescription {
         id,
         name,
         map_type: layout.map_type,
@@ -230,5 +180,5 @@ pub(crate) fn describe_map(id: u32, map: BorrowedFd<'_>) -> io::Result<MapDescri
         max_entries: layout.max_entries,
         pinned_at: Vec::new(),
         held_by: Vec::new(),
-    })
+    }
 }
