@@ -13,6 +13,9 @@ use super::{MapDescription, ProgramDescription, names};
 #[derive(Debug, Default)]
 pub(crate) struct Programs {
     known: HashMap<u32, Known>,
+    /// The maps that they use, by id. Programs share maps, and opening some is not without effect (see
+    /// [`prog_arrays`](super::prog_arrays)).
+    maps: HashMap<u32, MapDescription>,
     /// Those that were seen to stay loaded though nothing that can be seen keeps them.
     lasting: HashSet<u32>,
 }
@@ -43,6 +46,9 @@ impl Programs {
             self.get(id)?;
         }
         self.known.retain(|id, _| loaded.contains(id));
+        let used = self.known.values().flat_map(|known| &known.description.maps);
+        let used: HashSet<u32> = used.map(|map| map.id).collect();
+        self.maps.retain(|id, _| used.contains(id));
         self.lasting.retain(|id| loaded.contains(id));
         Ok(())
     }
@@ -62,18 +68,20 @@ impl Programs {
         match self.known.entry(id) {
             Entry::Vacant(unknown) => {
                 if let Some(program) = HeldProgram::find(id)? {
-                    unknown.insert(look(&program)?);
+                    unknown.insert(look(&program, &mut self.maps)?);
                 }
             }
-            // A load writes CONFIG after its programs are there. Of another version's nobody knows the layout.
+            // A load writes CONFIG after its programs are there. The layout of another version's is not known.
             Entry::Occupied(mut known)
                 if known
                     .get()
                     .load
                     .is_some_and(|load| load.node.is_none() && load.abi == Meta::CURRENT.abi) =>
             {
-                if let Some(program) = HeldProgram::find(id)? {
-                    known.get_mut().load = program.load()?;
+                // Held, so that its maps are there.
+                if let Some(_program) = HeldProgram::find(id)? {
+                    let known = known.get_mut();
+                    known.load = load(&known.description.maps)?;
                 }
             }
             Entry::Occupied(_) => {}
@@ -84,6 +92,11 @@ impl Programs {
     /// One that was looked at.
     pub(crate) fn known(&self, id: u32) -> Option<&Known> {
         self.known.get(&id)
+    }
+
+    /// A map that a known program uses.
+    pub(crate) fn map(&self, id: u32) -> Option<&MapDescription> {
+        self.maps.get(&id)
     }
 
     /// Those that are known, by id.
@@ -105,8 +118,8 @@ impl Programs {
 }
 
 /// Ids of the programs of ours, of any load, that are known to have been loaded for the calling thread's network
-/// namespace: their CONFIG, or that of their load, names it, in a layout that this version knows. Of those that are not
-/// among them nobody knows, or they are another node's.
+/// namespace: their CONFIG, or that of their load, names it, in a layout that this version knows. Those that are not
+/// among them are another node's, or it is not known whose they are.
 pub fn programs_of_this_node() -> Result<BTreeSet<u32>, LoaderError> {
     let namespace = namespace_cookie()?;
     let mut programs = Programs::default();
@@ -146,12 +159,18 @@ impl Owner {
     }
 }
 
-fn look(program: &HeldProgram) -> Result<Known, LoaderError> {
+fn look(program: &HeldProgram, known: &mut HashMap<u32, MapDescription>) -> Result<Known, LoaderError> {
     let mut maps = Vec::with_capacity(program.map_ids().len());
     for id in program.map_ids() {
-        maps.extend(describe_map(*id)?.map(description));
+        if let Some(map) = known.get(id) {
+            maps.push(map.clone());
+        } else if let Some(map) = describe_map(*id)?.map(description) {
+            known.insert(*id, map.clone());
+            maps.push(map);
+        }
     }
     Ok(Known {
+        load: load(&maps)?,
         description: ProgramDescription {
             id: program.id(),
             name: program.name().to_owned(),
@@ -164,8 +183,15 @@ fn look(program: &HeldProgram) -> Result<Known, LoaderError> {
             pinned_at: Vec::new(),
             held_by: Vec::new(),
         },
-        load: program.load()?,
     })
+}
+
+/// The load of ours whose maps these are.
+fn load(maps: &[MapDescription]) -> Result<Option<Load>, LoaderError> {
+    /// `BPF_MAP_TYPE_ARRAY`, as META and CONFIG are.
+    const ARRAY: u32 = 2;
+    let arrays = maps.iter().filter(|map| map.map_type == ARRAY);
+    Load::of(&arrays.map(|map| map.id).collect::<Vec<_>>())
 }
 
 /// A map as the kernel describes it, its keepers as yet unknown.

@@ -14,7 +14,7 @@ use crate::{
     sys::{self, READ_ONLY, map::ARRAY, program::Description},
 };
 
-/// A program of anybody's, kept loaded for as long as this value lives.
+/// A program of any owner, kept loaded for as long as this value lives.
 #[derive(Debug)]
 pub struct HeldProgram {
     fd: OwnedFd,
@@ -94,43 +94,12 @@ impl HeldProgram {
 
     /// Whether it is of a Plumbline datapath, of any load and version: one of its maps is a META with our magic.
     pub fn is_ours(&self) -> Result<bool, LoaderError> {
-        Ok(self.meta()?.is_some())
+        Ok(meta_among(self.map_ids())?.is_some())
     }
 
     /// The load of ours that it is of; `None`: it is another project's.
     pub fn load(&self) -> Result<Option<Load>, LoaderError> {
-        let Some((meta_id, Meta { abi, .. })) = self.meta()? else {
-            return Ok(None);
-        };
-        let mut load = Load {
-            meta_id,
-            abi,
-            node: None,
-        };
-        // The layout of another version's CONFIG is not known.
-        if abi == Meta::CURRENT.abi {
-            for id in self.map_ids() {
-                load.node = config_node(*id).map_err(self.unread(*id))?;
-                if load.node.is_some() {
-                    break;
-                }
-            }
-        }
-        Ok(Some(load))
-    }
-
-    /// The META that it uses, and its id.
-    fn meta(&self) -> Result<Option<(u32, Meta)>, LoaderError> {
-        for id in self.map_ids() {
-            if let Some(meta) = meta(*id).map_err(self.unread(*id))? {
-                return Ok(Some((*id, meta)));
-            }
-        }
-        Ok(None)
-    }
-
-    fn unread(&self, map: u32) -> impl FnOnce(io::Error) -> LoaderError + use<> {
-        LoaderError::kernel(format!("read map {map} of program {}", self.id()))
+        Load::of(self.map_ids())
     }
 }
 
@@ -158,6 +127,29 @@ pub struct Load {
 }
 
 impl Load {
+    /// The load of ours whose maps these are, by id; `None`: META is not among them. They are opened in turn, until META
+    /// and CONFIG are found; both are arrays.
+    pub fn of(maps: &[u32]) -> Result<Option<Self>, LoaderError> {
+        let Some((meta_id, Meta { abi, .. })) = meta_among(maps)? else {
+            return Ok(None);
+        };
+        let mut load = Self {
+            meta_id,
+            abi,
+            node: None,
+        };
+        // The layout of another version's CONFIG is not known.
+        if abi == Meta::CURRENT.abi {
+            for id in maps {
+                load.node = config_node(*id).map_err(unread(*id))?;
+                if load.node.is_some() {
+                    break;
+                }
+            }
+        }
+        Ok(Some(load))
+    }
+
     /// Whether its programs do anything when they run: they do not once their maps were taken out of use
     /// ([`retire`]), or are gone.
     pub fn is_armed(&self) -> Result<bool, LoaderError> {
@@ -168,6 +160,20 @@ impl Load {
                 .map_err(LoaderError::kernel(format!("read META {}", self.meta_id))),
         }
     }
+}
+
+/// The META among maps, and its id.
+fn meta_among(maps: &[u32]) -> Result<Option<(u32, Meta)>, LoaderError> {
+    for id in maps {
+        if let Some(meta) = meta(*id).map_err(unread(*id))? {
+            return Ok(Some((*id, meta)));
+        }
+    }
+    Ok(None)
+}
+
+fn unread(map: u32) -> impl FnOnce(io::Error) -> LoaderError {
+    LoaderError::kernel(format!("read map {map}"))
 }
 
 /// The ABI version of a META whose maps were taken out of use: there is no version 0, so that programs of every version
@@ -226,7 +232,7 @@ pub fn retire(id: u32) -> io::Result<bool> {
 fn only_value(id: u32, sizes: RangeInclusive<usize>) -> io::Result<Option<Vec<u8>>> {
     let map = match sys::map::open(id, READ_ONLY) {
         Ok(map) => map,
-        // Its owner lets nobody read it, which ours never do.
+        // Its owner forbids reading, which ours never do.
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => return Ok(None),
         Err(error) => return Err(error),
     };

@@ -37,7 +37,7 @@ impl RawMap {
     /// Opens a map by its id; `None`: there is none.
     ///
     /// # Errors
-    /// [`LoaderError::Kernel`] with EPERM if its owner lets nobody read it.
+    /// [`LoaderError::Kernel`] with EPERM if its owner forbids reading.
     pub fn open(id: u32) -> Result<Option<Self>, LoaderError> {
         let failed = || LoaderError::kernel(format!("open map {id}"));
         let fd = match sys::map::open(id, READ_ONLY) {
@@ -76,6 +76,11 @@ impl RawMap {
     /// Its id; not used again while the map lives.
     pub const fn id(&self) -> u32 {
         self.description.id
+    }
+
+    /// All that the kernel tells of it.
+    pub const fn info(&self) -> &Description {
+        &self.description
     }
 
     /// Its type and sizes.
@@ -129,7 +134,9 @@ impl RawMap {
     }
 
     fn failed(&self) -> impl FnOnce(io::Error) -> LoaderError + use<> {
-        LoaderError::kernel(format!("read map {}", self.description.id))
+        let id = self.description.id;
+        // Made for each entry that is read, of which there may be hundreds of thousands.
+        move |source| LoaderError::kernel(format!("read map {id}"))(source)
     }
 }
 
@@ -138,7 +145,7 @@ pub fn map_ids() -> impl Iterator<Item = Result<u32, LoaderError>> {
     sys::map::all().map(|id| id.map_err(LoaderError::kernel("list maps")))
 }
 
-/// Describes a map by its id, also one that its owner lets nobody read; `None`: there is none.
+/// Describes a map by its id, also one whose owner forbids reading; `None`: there is none.
 ///
 /// # Errors
 /// [`LoaderError::Kernel`] with EPERM or EACCES where a security module keeps it from root.
