@@ -61,7 +61,7 @@ pub enum Evicted {
     Gone,
 }
 
-/// Ends an attachment, whoever made it and holds it, and looks again. Idempotent; `force`: also what is current, of
+/// Ends an attachment of any owner, held by any process, and looks again. Idempotent; `force`: also what is current, of
 /// another node, or of another project.
 ///
 /// | attached | ended by |

@@ -16,7 +16,7 @@ use super::{
 pub struct Wanted {
     /// Also what is stale by suspicion alone.
     pub suspected: bool,
-    /// Programs that somebody has named: whatever they are, whosever they are.
+    /// Programs that were named, of whatever owner.
     pub programs: Vec<u32>,
 }
 
@@ -101,7 +101,7 @@ fn choose_from(report: &Report, has_current: bool, wanted: &Wanted, here: &BTree
                     title(report, loose.program)
                 ),
                 why: vec![
-                    "it is Plumbline's, of an earlier load, and runs where nobody can detach it: mostly at a cgroup \
+                    "it is Plumbline's, of an earlier load, and runs where it can't be detached: mostly at a cgroup \
                      that was removed while sockets of it live on"
                         .to_owned(),
                 ],
@@ -189,7 +189,7 @@ mod tests {
     const BELOW: u32 = 3;
     /// Of one, at a cgroup that was removed.
     const DYING: u32 = 4;
-    /// Of one, where nobody can look.
+    /// Of one, out of sight.
     const LOOSE: u32 = 5;
 
     fn report() -> Report {

@@ -133,7 +133,7 @@ pub(crate) struct Node<'a> {
 #[derive(Default)]
 struct Seen {
     inventory: Inventory,
-    /// Programs of earlier loads of which nobody can say whether they are this node's, by id.
+    /// Programs of earlier loads that are not known to be this node's or another's, by id.
     unsure: BTreeMap<u32, Blind>,
     /// What may hide who keeps those.
     hidden: Vec<Blind>,
@@ -157,7 +157,7 @@ impl Seen {
 }
 
 impl Node<'_> {
-    /// Looks. Attachments are [`Ownership::Earlier`]; programs that are loose have maps that nobody else reads.
+    /// Looks. Attachments are [`Ownership::Earlier`]; programs that are loose have maps that no other program reads.
     ///
     /// A program that is just attached and let go of, or freed, is nowhere that can be seen for a moment. So what is
     /// unsure is told if a second look is unsure too; of a program that was there then, it is told at once afterwards.
@@ -290,8 +290,8 @@ impl Node<'_> {
     }
 }
 
-/// Those that nothing keeps that can be seen, by id: so they run where nobody can look. Others are held by whoever tries
-/// programs out, or for later. And what may hide who keeps them.
+/// Those that nothing keeps that can be seen, by id: so they run out of sight. Others are held by a process that
+/// tries programs out, or for later. And what may hide who keeps them.
 fn unexplained(whose: Vec<LooseProgram>) -> (BTreeMap<u32, Blind>, Vec<Blind>) {
     let (mut unsure, mut hidden) = (BTreeMap::new(), Vec::new());
     if whose.is_empty() {

@@ -287,7 +287,7 @@ impl Examination {
         attachments.any(|attachment| attachment.standing == Standing::Current)
     }
 
-    /// Programs of an earlier load of ours that run where nobody can look.
+    /// Programs of an earlier load of ours that run out of sight.
     fn haunting(&self) -> Option<Problem> {
         let loose = self.report.loose.iter().filter(|loose| heal::haunts(loose));
         let programs: Vec<u32> = loose.map(|loose| loose.program).collect();
@@ -305,11 +305,11 @@ impl Examination {
         (!programs.is_empty()).then(|| Problem {
             kind: ProblemKind::StalePrograms,
             certainty,
-            summary: "programs of an earlier load of Plumbline run where nobody can look".to_owned(),
+            summary: "programs of an earlier load of Plumbline run out of sight".to_owned(),
             story: format!(
                 "Nothing that can be seen keeps these programs loaded, so something does that can't be seen: mostly a \
-                 cgroup that was removed while sockets of it live on, and for those they still run, by maps that nobody \
-                 writes to any more: {}.",
+                 cgroup that was removed while sockets of it live on, and for those they still run, by maps that \
+                 nothing writes to any more: {}.",
                 named.join(", ")
             ),
             remedy: format!("`{how}` takes their maps out of use, and they leave everything alone from then on"),

@@ -24,7 +24,7 @@ pub enum Ownership {
     Earlier,
     /// Ours, loaded for another node that this kernel runs too: its network namespace is another one. It stays.
     OtherNode,
-    /// Somebody else's. It stays.
+    /// Another project's. It stays.
     Foreign,
 }
 

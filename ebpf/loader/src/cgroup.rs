@@ -95,7 +95,7 @@ impl Cgroup {
         }
     }
 
-    /// Detaches a program that is attached without a link, whoever has attached it; `false`: it is not attached that
+    /// Detaches a program that is attached without a link, by any process; `false`: it is not attached that
     /// way. At a hook that lets only one program in, the kernel detaches whichever is there.
     pub fn detach(&self, attach_type: u32, program: &HeldProgram) -> io::Result<bool> {
         bpf::detach(self.as_fd(), program.as_fd(), attach_type)

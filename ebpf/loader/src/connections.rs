@@ -54,7 +54,7 @@ pub(crate) fn in_use() -> Result<Option<OwnedFd>, LoaderError> {
 /// A map, if it is laid out as FLOWS, which no other of ours is.
 fn flows(id: u32) -> io::Result<Option<OwnedFd>> {
     let opened = match map::open(id, 0) {
-        // Its programs have just gone, or its owner lets nobody write it, which is no map of ours.
+        // Its programs have just gone, or its owner forbids writing it, which is no map of ours.
         Err(error) if [Some(libc::ENOENT), Some(libc::EPERM)].contains(&error.raw_os_error()) => {
             return Ok(None);
         }

@@ -37,7 +37,7 @@ impl HeldLink {
         link::describe(self.0.as_fd())
     }
 
-    /// Detaches it, whoever holds it or has pinned it.
+    /// Detaches it, also if other processes hold it or have pinned it.
     ///
     /// # Errors
     /// EOPNOTSUPP of a type of link that this kernel can't detach.

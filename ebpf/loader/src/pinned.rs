@@ -55,7 +55,7 @@ pub fn pinned_load(bpffs: &Path) -> Result<PinnedLoad, LoaderError> {
     })
 }
 
-/// Opens a pinned program, map or link of any owner; a map that its owner lets nobody write is opened for reading.
+/// Opens a pinned program, map or link of any owner; a map whose owner forbids writing is opened for reading.
 ///
 /// # Errors
 /// ENOENT; EACCES and EPERM also of files that are no such pins.

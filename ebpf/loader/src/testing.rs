@@ -1,4 +1,4 @@
-//! Maps and programs of somebody else's, made by hand: for tests of what must tell them apart, and for the faults of the
+//! Maps and programs as of other projects, made by hand: for tests of what must tell them apart, and for the faults of the
 //! suite; and frames at devices, with what is said beside them. Behind the feature `testing`; the agent makes none.
 
 mod misleading;
@@ -238,7 +238,7 @@ pub const fn instruction(code: u8, to: u8, from: u8, offset: i16, immediate: i32
         | (immediate.cast_unsigned() as u64) << 32
 }
 
-/// Loads a program that lets everything pass, and uses these maps, by their ids: it is of whoever they are of. It adds 1 to
+/// Loads a program that lets everything pass, and uses these maps, by their ids: their owner is its owner. It adds 1 to
 /// the first value of `counter`, an array whose values have 8 bytes, each time it runs.
 ///
 /// # Errors

@@ -125,8 +125,8 @@ impl Datapath {
                     why: why.to_string(),
                     lost,
                 });
-                // Who looks at a program before META says whose it is takes it for somebody else's, for as long as it
-                // is loaded.
+                // The doctor, and other agents, remember of a program whose it is: META must say so before they can see
+                // it.
                 let programs = object::load(&next, flows, options.sockets, || {
                     pins.finish_next()?;
                     fit::inspect(&next).map_err(|why| LoaderError::Incomplete {

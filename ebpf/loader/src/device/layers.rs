@@ -135,7 +135,7 @@ pub(super) const fn manner(filter: &Filter) -> DeviceManner {
 }
 
 impl DeviceProgram {
-    /// Detaches it, whoever has attached it. `false`: it is detached already, or another program has its place by now.
+    /// Detaches it, of any owner. `false`: it is detached already, or another program has its place by now.
     /// clsact stays, as another program may be about to use it.
     ///
     /// # Errors

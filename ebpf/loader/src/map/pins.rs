@@ -164,7 +164,7 @@ impl Pins {
     }
 
     /// Removes what other versions of this agent have pinned in folders of their own, which ends what they attach by
-    /// links that nobody else holds; returns which folders.
+    /// links that no process holds; returns which folders.
     pub(crate) fn remove_others(&self) -> Result<Vec<PathBuf>, LoaderError> {
         let failed = || LoaderError::path("list", &self.root);
         let mut removed = Vec::new();

@@ -89,7 +89,7 @@ pub(crate) fn update(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Resul
     unsafe { bpf(UPDATE, &mut attributes) }.map(drop)
 }
 
-/// Detaches a link, whoever holds it.
+/// Detaches a link, also one that other processes hold.
 pub(crate) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
     #[repr(C)]
     struct Detach {
