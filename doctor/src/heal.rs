@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use lb_loader::{Evicted, LoaderError};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Examination,
+    Examination, evict,
+    evict::{Evicted, EvictionError},
+    inventory::programs_of_this_node,
     report::{Attachment, Certainty, Loose, Place, Report, Standing},
 };
 
@@ -15,7 +16,7 @@ use super::{
 pub struct Wanted {
     /// Also what is stale by suspicion alone.
     pub suspected: bool,
-    /// Programs that somebody has named: whatever they are, whosever they are.
+    /// Programs that were named, of whatever owner.
     pub programs: Vec<u32>,
 }
 
@@ -63,7 +64,7 @@ pub fn choose(examination: &Examination, wanted: &Wanted) -> Vec<Eviction> {
 
 /// Programs that are known to have been loaded for this network namespace; none, if that can't be seen.
 pub(super) fn known_here() -> BTreeSet<u32> {
-    lb_loader::programs_of_this_node().unwrap_or_else(|error| {
+    programs_of_this_node().unwrap_or_else(|error| {
         tracing::warn!(%error, "can't see which programs are this node's: those of other places are suspected only");
         BTreeSet::new()
     })
@@ -100,7 +101,7 @@ fn choose_from(report: &Report, has_current: bool, wanted: &Wanted, here: &BTree
                     title(report, loose.program)
                 ),
                 why: vec![
-                    "it is Plumbline's, of an earlier load, and runs where nobody can detach it: mostly at a cgroup \
+                    "it is Plumbline's, of an earlier load, and runs where it can't be detached: mostly at a cgroup \
                      that was removed while sockets of it live on"
                         .to_owned(),
                 ],
@@ -137,7 +138,7 @@ fn title(report: &Report, id: u32) -> String {
 /// Evicts. What fails does not keep the rest from being evicted. Look again afterwards: the kernel says what is left.
 pub fn heal(examination: &Examination, chosen: Vec<Eviction>) -> Vec<Done> {
     let done = |eviction: Eviction| {
-        let failed = evict(examination, &eviction).err().map(|error| error.to_string());
+        let failed = end(examination, &eviction).err().map(|error| error.to_string());
         match &failed {
             None => tracing::info!(program = eviction.program, what = eviction.what, "evicted"),
             Some(error) => tracing::warn!(
@@ -152,20 +153,20 @@ pub fn heal(examination: &Examination, chosen: Vec<Eviction>) -> Vec<Done> {
     chosen.into_iter().map(done).collect()
 }
 
-fn evict(examination: &Examination, eviction: &Eviction) -> Result<(), LoaderError> {
+fn end(examination: &Examination, eviction: &Eviction) -> Result<(), EvictionError> {
     match eviction.target {
         Target::Attachment(index) => {
             let Some(found) = examination.found.get(index) else {
                 return Ok(());
             };
             // It was shown, and agreed to: by certainty, by `--suspected`, or by name.
-            lb_loader::evict(found, true).map(|(Evicted::Detached | Evicted::Gone)| ())
+            evict::evict(found, true).map(|(Evicted::Detached | Evicted::Gone)| ())
         }
         Target::Loose(index) => {
             let Some(found) = examination.loose_found.get(index) else {
                 return Ok(());
             };
-            lb_loader::disarm(found).map(drop)
+            evict::disarm(found).map(drop)
         }
     }
 }
@@ -188,7 +189,7 @@ mod tests {
     const BELOW: u32 = 3;
     /// Of one, at a cgroup that was removed.
     const DYING: u32 = 4;
-    /// Of one, where nobody can look.
+    /// Of one, out of sight.
     const LOOSE: u32 = 5;
 
     fn report() -> Report {

@@ -2,16 +2,22 @@
 //! whose they are, and which are left over from an earlier start. Evicts those on request.
 //!
 //! ```text
-//! lb_loader::inventory ─▶ gather ─▶ owner, layout ─▶ judge ─▶ Report ─▶ text, JSON (`plumbline doctor`)
-//!        raw maps ─▶ read ──────────────┘              │
-//!                                                      ├─▶ explain: one destination through the chain
-//!                                                      └─▶ heal: what is stale is evicted, and looked for again
+//! kernel ─▶ lb_loader ─▶ inventory ─▶ gather ─▶ owner, layout ─▶ judge ─▶ Report ─▶ text, JSON (`plumbline doctor`)
+//!           raw maps ──────│────────▶ read ─────────┘              │
+//!                          │                                       ├─▶ explain: one destination through the chain
+//!                          │                                       └─▶ heal ─┐
+//!                          ├─▶ leftovers: of earlier loads (the agent) ──────┼─▶ evict: detaches, disarms
+//!                          └─▶ cleanup: everything of this node ─────────────┘
 //! ```
 //!
 //! | file | what |
 //! |---|---|
+//! | `inventory` | [`inventory()`]: everything that is attached anywhere, of any owner, by ids |
+//! | `evict` | [`evict()`]: ends an attachment; [`disarm`]: takes a load's maps out of use |
+//! | `leftovers` | [`Leftovers`]: what earlier loads have left running for this node |
+//! | `cleanup` | [`cleanup()`]: takes everything of this node away |
 //! | `report` | what was found, as machines read it: a stable form |
-//! | `gather` | what the kernel says → the report's parts |
+//! | `gather` | the inventory → the report's parts |
 //! | `tail_calls` | programs that others go on as, and where that begins |
 //! | `owner` | whose a program is, by names and pins: a guess, called one |
 //! | `layout` | known layouts of maps: ours, Cilium's, Calico's |
@@ -20,21 +26,31 @@
 //! | `judge` | what is stale, how sure that is, and the story of it |
 //! | `destination` | where a client wants to go |
 //! | `explain` | what becomes of one destination |
-//! | `heal` | evicts |
+//! | `heal` | what is stale is evicted, and looked for again |
 //! | `checks` | what else explains a broken node |
 //!
-//! Nothing here needs the cluster, a datapath or an agent; everything but `heal` only reads.
+//! # Invariants
+//! - No map and no program is found, opened or told apart by its name; names only let `owner` guess, for people.
+//! - A program of another owner, or of another node, is never detached without being told to.
+//! - What could not be looked at is reported ([`Blind`](lb_loader::Blind)), never left out in silence.
+//!
+//! Nothing here needs the cluster or an agent, and only `leftovers` a datapath; everything but `evict`, and what uses it,
+//! only reads.
 
 pub mod answer;
 mod checks;
+mod cleanup;
 pub mod destination;
+mod evict;
 pub mod explain;
 #[cfg(test)]
 mod fixture;
 mod gather;
 pub mod heal;
+mod inventory;
 mod judge;
 pub mod layout;
+mod leftovers;
 mod owner;
 pub mod read;
 pub mod report;
@@ -45,10 +61,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use lb_loader::{Found, Hook, LoaderError, LooseProgram, Scope};
+use lb_loader::{Hook, LoaderError, programs_attached};
 use thiserror::Error;
 
-pub use self::judge::ago;
+pub use self::{
+    cleanup::{Cleanup, cleanup},
+    evict::{Evicted, EvictionError, disarm, evict},
+    inventory::{
+        CgroupState, Found, Holder, Inventory, LooseProgram, Manner, MapDescription, Place, ProgArray,
+        ProgramDescription, Scope, inventory, programs_of_this_node,
+    },
+    judge::ago,
+    leftovers::Leftovers,
+};
 use self::{
     explain::{Explanation, Request, explain},
     gather::KernelBytes,
@@ -113,7 +138,7 @@ pub fn examine(options: &Options) -> Result<Examination, DoctorError> {
     };
     let bpf_mounts = lb_loader::mount_points("bpf").map_err(DoctorError::Mounts)?;
     let mounted = bpf_mounts.iter().any(|point| options.bpffs.starts_with(point));
-    let inventory = lb_loader::inventory(&Scope {
+    let inventory = inventory(&Scope {
         cgroup: cgroup.clone(),
         bpffs: mounted.then(|| options.bpffs.clone()),
         current: Vec::new(),
@@ -190,7 +215,7 @@ impl Examination {
             let hook = Hook::ALL.into_iter().find(|hook| hook.name() == name);
             hook.map_or_else(
                 || Ok(Vec::new()),
-                |hook| lb_loader::effective(&request.cgroup, hook.attach_type()),
+                |hook| programs_attached(&request.cgroup, hook, true),
             )
         };
         Ok(explain(&self.report, &self.bytes, request, effective)?)
@@ -262,7 +287,7 @@ impl Examination {
         attachments.any(|attachment| attachment.standing == Standing::Current)
     }
 
-    /// Programs of an earlier load of ours that run where nobody can look.
+    /// Programs of an earlier load of ours that run out of sight.
     fn haunting(&self) -> Option<Problem> {
         let loose = self.report.loose.iter().filter(|loose| heal::haunts(loose));
         let programs: Vec<u32> = loose.map(|loose| loose.program).collect();
@@ -280,11 +305,11 @@ impl Examination {
         (!programs.is_empty()).then(|| Problem {
             kind: ProblemKind::StalePrograms,
             certainty,
-            summary: "programs of an earlier load of Plumbline run where nobody can look".to_owned(),
+            summary: "programs of an earlier load of Plumbline run out of sight".to_owned(),
             story: format!(
                 "Nothing that can be seen keeps these programs loaded, so something does that can't be seen: mostly a \
-                 cgroup that was removed while sockets of it live on, and for those they still run, by maps that nobody \
-                 writes to any more: {}.",
+                 cgroup that was removed while sockets of it live on, and for those they still run, by maps that \
+                 nothing writes to any more: {}.",
                 named.join(", ")
             ),
             remedy: format!("`{how}` takes their maps out of use, and they leave everything alone from then on"),

@@ -1,12 +1,12 @@
 //! Whose a program is.
 //!
 //! Ours is known: it reads a META with our magic, which the loader looks for. Everybody else's is guessed, from names
-//! that anybody may give, and is called a guess. Signs are counted by strength: a pinned path and a map's name are
-//! chosen by whoever loads, a program's name likewise; the more of them agree, the more are given as reasons.
+//! that any project may give, and is called a guess. Signs are counted by strength: a pinned path and a map's name are
+//! chosen by the loader, a program's name likewise; the more of them agree, the more are given as reasons.
 
 use super::report::{Map, Owner, Program, Whose};
 
-/// What somebody's programs, maps and pins are called.
+/// What a project's programs, maps and pins are called.
 struct Signature {
     whose: Whose,
     /// How program names begin.

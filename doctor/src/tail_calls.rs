@@ -39,7 +39,7 @@ impl<'a> TailCalls<'a> {
             }
         }
         let mut reached = BTreeMap::new();
-        // Each array is gone through once: whoever jumps through it first has fewest jumps behind it.
+        // Each array is gone through once: the program that jumps through it first has fewest jumps behind it.
         let mut seen = BTreeSet::new();
         while let Some((caller, entry)) = next.pop_front() {
             for array in used_by.get(&caller).into_iter().flatten() {

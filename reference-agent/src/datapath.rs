@@ -7,11 +7,9 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
+use doctor::{Evicted, EvictionError, Found, Inventory, Leftovers, LooseProgram};
 use lb_abi::{Address, AddressRange, Config, SERVICE_RANGES};
-use lb_loader::{
-    Attachment, Counts, DeviceKind, Evicted, Found, Hook, Inventory, LoaderError, LooseProgram, Options,
-    Ownership,
-};
+use lb_loader::{Attachment, Counts, DeviceKind, Hook, LoaderError, Options, Ownership};
 
 use crate::maps::{
     LbMaps, MapError,
@@ -56,7 +54,7 @@ pub trait Datapath: Send {
     ///
     /// # Errors
     /// The kernel's error.
-    fn attach(&mut self) -> Result<(), LoaderError>;
+    fn attach(&mut self) -> Result<(), EvictionError>;
 
     /// Hooks of the cgroup whose program is not attached.
     ///
@@ -121,19 +119,20 @@ pub trait Datapath: Send {
     ///
     /// # Errors
     /// What prevents it, and what to do.
-    fn evict(&self, leftover: &Found) -> Result<(), LoaderError>;
+    fn evict(&self, leftover: &Found) -> Result<(), EvictionError>;
 
     /// Disarms a leftover at a place that can't be read: it passes everything from then on.
     ///
     /// # Errors
     /// The kernel's error.
-    fn disarm(&self, leftover: &LooseProgram) -> Result<(), LoaderError>;
+    fn disarm(&self, leftover: &LooseProgram) -> Result<(), EvictionError>;
 }
 
 /// The datapath in the kernel.
 #[derive(Debug)]
 pub struct KernelDatapath {
     shared: Shared,
+    leftovers: Leftovers,
     adopted: bool,
     first: bool,
 }
@@ -147,6 +146,7 @@ impl KernelDatapath {
         let datapath = lb_loader::Datapath::open(options)?;
         let (adopted, first) = (datapath.adopted(), datapath.first());
         Ok(Self {
+            leftovers: Leftovers::of(&datapath)?,
             shared: Shared::new(datapath),
             adopted,
             first,
@@ -191,8 +191,8 @@ impl Datapath for KernelDatapath {
         Ok(Some(self.shared.lock().maps().counters()?))
     }
 
-    fn attach(&mut self) -> Result<(), LoaderError> {
-        for attached in self.shared.lock().attach()? {
+    fn attach(&mut self) -> Result<(), EvictionError> {
+        for attached in self.leftovers.attach(&mut self.shared.lock())? {
             let lb_loader::Attached {
                 hook,
                 program_id,
@@ -302,16 +302,16 @@ impl Datapath for KernelDatapath {
     }
 
     fn leftovers(&self) -> Result<Inventory, LoaderError> {
-        self.shared.lock().leftovers()
+        self.leftovers.find(&self.shared.lock())
     }
 
-    fn evict(&self, leftover: &Found) -> Result<(), LoaderError> {
-        match lb_loader::evict(leftover, false)? {
+    fn evict(&self, leftover: &Found) -> Result<(), EvictionError> {
+        match doctor::evict(leftover, false)? {
             Evicted::Detached | Evicted::Gone => Ok(()),
         }
     }
 
-    fn disarm(&self, leftover: &LooseProgram) -> Result<(), LoaderError> {
-        lb_loader::disarm(leftover).map(drop)
+    fn disarm(&self, leftover: &LooseProgram) -> Result<(), EvictionError> {
+        doctor::disarm(leftover).map(drop)
     }
 }

@@ -14,7 +14,13 @@ use anyhow::Context as _;
 use crate::steps;
 
 /// Packages whose tests need root.
-const PRIVILEGED: [&str; 4] = ["lb-loader", "lb-packets", "plumbline", "reference-agent"];
+const PRIVILEGED: [&str; 5] = [
+    "doctor",
+    "lb-loader",
+    "lb-packets",
+    "plumbline",
+    "reference-agent",
+];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use cluster::Cluster;
-use lb_loader::{Found, Manner, Place, Scope, inventory};
+use doctor::{Found, Manner, Place, Scope, inventory};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use lb_loader::LoaderError;
+use doctor::EvictionError;
 use reference_agent::{datapath::Datapath, udp::Connections as _};
 
 use crate::flawed::{Flaw, Flawed};
@@ -35,7 +35,7 @@ impl<D: Datapath> Flaw<D> for ChoicesForgotten {
         inner.maps()
     }
 
-    fn attach(&mut self, inner: &mut D) -> Result<(), LoaderError> {
+    fn attach(&mut self, inner: &mut D) -> Result<(), EvictionError> {
         inner.attach()?;
         if self.ends.is_none() {
             let mut connections = inner.connections()?;

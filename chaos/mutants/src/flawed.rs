@@ -6,7 +6,8 @@ use std::{
     net::{Ipv4Addr, Ipv6Addr},
 };
 
-use lb_loader::{Attachment, Counts, DeviceKind, Found, Hook, Inventory, LoaderError, LooseProgram};
+use doctor::{EvictionError, Found, Inventory, LooseProgram};
+use lb_loader::{Attachment, Counts, DeviceKind, Hook, LoaderError};
 use reference_agent::{
     datapath::Datapath,
     maps::{LbMaps, MapError},
@@ -33,7 +34,7 @@ pub trait Flaw<D: Datapath>: Send {
     }
 
     /// [`Datapath::attach`].
-    fn attach(&mut self, inner: &mut D) -> Result<(), LoaderError> {
+    fn attach(&mut self, inner: &mut D) -> Result<(), EvictionError> {
         inner.attach()
     }
 
@@ -106,7 +107,7 @@ impl<D: Datapath, F: Flaw<D>> Datapath for Flawed<D, F> {
         self.inner.counts()
     }
 
-    fn attach(&mut self) -> Result<(), LoaderError> {
+    fn attach(&mut self) -> Result<(), EvictionError> {
         self.flaw.attach(&mut self.inner)
     }
 
@@ -146,11 +147,11 @@ impl<D: Datapath, F: Flaw<D>> Datapath for Flawed<D, F> {
         self.flaw.leftovers(&self.inner)
     }
 
-    fn evict(&self, leftover: &Found) -> Result<(), LoaderError> {
+    fn evict(&self, leftover: &Found) -> Result<(), EvictionError> {
         self.inner.evict(leftover)
     }
 
-    fn disarm(&self, leftover: &LooseProgram) -> Result<(), LoaderError> {
+    fn disarm(&self, leftover: &LooseProgram) -> Result<(), EvictionError> {
         self.inner.disarm(leftover)
     }
 }

@@ -5,7 +5,8 @@
 
 use std::path::Path;
 
-use lb_loader::{Found, Inventory, Layer, LoaderError, MapName, Ownership, Place, Scope, inventory};
+use doctor::{Found, Inventory, Place, Scope, inventory};
+use lb_loader::{Layer, LoaderError, MapName, Ownership};
 use reference_agent::datapath::Datapath;
 
 use crate::{

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use doctor::EvictionError;
 use lb_loader::{LoaderError, empty_map};
 use reference_agent::datapath::Datapath;
 
@@ -52,7 +53,7 @@ impl<D: Datapath, F: FnMut() + Send + 'static> Flaw<D> for FragmentsForgotten<F>
         inner.maps()
     }
 
-    fn attach(&mut self, inner: &mut D) -> Result<(), LoaderError> {
+    fn attach(&mut self, inner: &mut D) -> Result<(), EvictionError> {
         inner.attach()?;
         if let Some(mut forget) = self.forget.take() {
             let (ends, ended) = mpsc::channel();

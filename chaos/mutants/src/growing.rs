@@ -5,7 +5,8 @@
 
 use std::{io::ErrorKind, path::Path};
 
-use lb_loader::{HeldProgram, Hook, Inventory, LoaderError, Manner, attach_legacy, programs_attached};
+use doctor::{EvictionError, Inventory};
+use lb_loader::{ALLOW_MULTI, HeldProgram, Hook, LoaderError, attach_legacy, programs_attached};
 use reference_agent::datapath::Datapath;
 
 use crate::flawed::{Flaw, Flawed};
@@ -32,9 +33,9 @@ impl<D: Datapath, A: FnOnce() -> Result<(), LoaderError> + Send> Flaw<D> for Gro
         inner.maps()
     }
 
-    fn attach(&mut self, inner: &mut D) -> Result<(), LoaderError> {
+    fn attach(&mut self, inner: &mut D) -> Result<(), EvictionError> {
         inner.attach()?;
-        self.again.take().map_or(Ok(()), |again| again())
+        Ok(self.again.take().map_or(Ok(()), |again| again())?)
     }
 
     fn leftovers(&self, _inner: &D) -> Result<Inventory, LoaderError> {
@@ -49,7 +50,7 @@ impl<D: Datapath, A: FnOnce() -> Result<(), LoaderError> + Send> Flaw<D> for Gro
 pub fn attach_again(cgroup: &Path) -> Result<(), LoaderError> {
     for hook in Hook::ALL {
         for id in programs_attached(cgroup, hook, false)? {
-            match attach_legacy(cgroup, hook, &HeldProgram::by_id(id)?, Manner::MULTI) {
+            match attach_legacy(cgroup, hook, &HeldProgram::by_id(id)?, ALLOW_MULTI) {
                 // The kernel does not attach one program twice so.
                 Err(LoaderError::Kernel { source, .. }) if source.kind() == ErrorKind::InvalidInput => {}
                 attached => attached?,

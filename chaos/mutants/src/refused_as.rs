@@ -5,7 +5,8 @@
 
 use std::path::Path;
 
-use lb_loader::{Hook, Inventory, LoaderError, Manner, attach_legacy, instruction, load_crafted};
+use doctor::{EvictionError, Inventory};
+use lb_loader::{ALLOW_MULTI, Hook, LoaderError, attach_legacy, instruction, load_crafted};
 use reference_agent::datapath::Datapath;
 
 use crate::flawed::{Flaw, Flawed};
@@ -42,9 +43,9 @@ impl<D: Datapath, A: FnOnce() -> Result<(), LoaderError> + Send> Flaw<D> for Ref
         inner.maps()
     }
 
-    fn attach(&mut self, inner: &mut D) -> Result<(), LoaderError> {
+    fn attach(&mut self, inner: &mut D) -> Result<(), EvictionError> {
         inner.attach()?;
-        self.also.take().map_or(Ok(()), |also| also())
+        Ok(self.also.take().map_or(Ok(()), |also| also())?)
     }
 
     fn leftovers(&self, inner: &D) -> Result<Inventory, LoaderError> {
@@ -71,7 +72,7 @@ pub fn attach_behind(cgroup: &Path, errno: i32) -> Result<(), LoaderError> {
     ];
     for hook in HOOKS {
         let program = load_crafted("refused_as", hook, &instructions)?;
-        attach_legacy(cgroup, hook, &program, Manner::MULTI)?;
+        attach_legacy(cgroup, hook, &program, ALLOW_MULTI)?;
     }
     Ok(())
 }

@@ -5,7 +5,8 @@
 
 use std::path::Path;
 
-use lb_loader::{Hook, Inventory, LoaderError, Place, Scope, evict, inventory};
+use doctor::{EvictionError, Inventory, Place, Scope, evict, inventory};
+use lb_loader::{Hook, LoaderError};
 use reference_agent::datapath::Datapath;
 
 use crate::flawed::{Flaw, Flawed};
@@ -14,7 +15,7 @@ use crate::flawed::{Flaw, Flawed};
 const RECVMSG: [Hook; 2] = [Hook::Recvmsg4, Hook::Recvmsg6];
 
 /// The production agent's datapath, from which `detach` takes programs each time that it has attached them.
-pub fn replies_untranslated<D: Datapath, E: Fn() -> Result<(), LoaderError> + Send>(
+pub fn replies_untranslated<D: Datapath, E: Fn() -> Result<(), EvictionError> + Send>(
     inner: D,
     detach: E,
 ) -> Flawed<D, RepliesUntranslated<E>> {
@@ -27,14 +28,14 @@ pub struct RepliesUntranslated<E> {
     detach: E,
 }
 
-impl<D: Datapath, E: Fn() -> Result<(), LoaderError> + Send> Flaw<D> for RepliesUntranslated<E> {
+impl<D: Datapath, E: Fn() -> Result<(), EvictionError> + Send> Flaw<D> for RepliesUntranslated<E> {
     type Maps = D::Maps;
 
     fn maps(&self, inner: &D) -> D::Maps {
         inner.maps()
     }
 
-    fn attach(&mut self, inner: &mut D) -> Result<(), LoaderError> {
+    fn attach(&mut self, inner: &mut D) -> Result<(), EvictionError> {
         inner.attach()?;
         (self.detach)()
     }
@@ -54,7 +55,7 @@ impl<D: Datapath, E: Fn() -> Result<(), LoaderError> + Send> Flaw<D> for Replies
 ///
 /// # Errors
 /// What the kernel said.
-pub fn detach_recvmsg(cgroup: &Path) -> Result<(), LoaderError> {
+pub fn detach_recvmsg(cgroup: &Path) -> Result<(), EvictionError> {
     let scope = Scope {
         cgroup: cgroup.to_owned(),
         bpffs: None,

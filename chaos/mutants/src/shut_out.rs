@@ -1,5 +1,6 @@
 //! The mutant takes programs of an earlier load for its own, where they are in its way: it attaches none, and says that it did.
 
+use doctor::EvictionError;
 use lb_loader::{Hook, LoaderError};
 use reference_agent::datapath::Datapath;
 
@@ -32,7 +33,7 @@ impl<D: Datapath> Flaw<D> for ShutOut {
         inner.maps()
     }
 
-    fn attach(&mut self, inner: &mut D) -> Result<(), LoaderError> {
+    fn attach(&mut self, inner: &mut D) -> Result<(), EvictionError> {
         let seen = inner.leftovers()?.attachments;
         self.is_shut_out = seen.iter().any(|found| self.by.hides(found));
         if self.is_shut_out {

@@ -5,7 +5,8 @@
 
 use std::path::Path;
 
-use lb_loader::{CgroupState, Found, Inventory, Layer, Manner, Place};
+use doctor::{CgroupState, Found, Inventory, Manner, Place};
+use lb_loader::{ALLOW_MULTI, Layer};
 use reference_agent::datapath::Datapath;
 
 use crate::flawed::{Flaw, Flawed, Misjudges};
@@ -72,7 +73,7 @@ impl Overlooked {
             Self::Above => *state == CgroupState::Hidden,
             Self::AboveShown => *state == CgroupState::Visible && !is_below(path.as_deref()),
             Self::Exclusive => {
-                matches!(found.manner, Manner::Legacy { flags } if flags & Manner::MULTI == 0)
+                matches!(found.manner, Manner::Legacy { flags } if flags & ALLOW_MULTI == 0)
             }
             Self::Sendmsg => attach_name.contains("sendmsg"),
             Self::Reverse => REVERSE.iter().any(|hook| attach_name.starts_with(hook)),
@@ -101,7 +102,8 @@ pub fn overlooking<D: Datapath>(inner: D, overlooked: Overlooked) -> Flawed<D, i
 mod tests {
     use std::time::Duration;
 
-    use lb_loader::{Direction, Ownership, ProgramDescription};
+    use doctor::ProgramDescription;
+    use lb_loader::{ALLOW_MULTI, ALLOW_OVERRIDE, Direction, Ownership};
 
     use super::*;
 
@@ -156,7 +158,7 @@ mod tests {
     #[test]
     fn each_overlooks_its_own_places_and_no_other() {
         use Overlooked::{Above, AboveShown, All, Below, Exclusive, Legacy, Reverse, Sendmsg, Tc, Xdp};
-        let multi = Manner::MULTI;
+        let multi = ALLOW_MULTI;
         let places = [
             (at(Some(CGROUP), "connect4", multi), vec![All, Legacy]),
             (at(Some(CGROUP), "connect4", 0), vec![All, Legacy, Exclusive]),
@@ -175,10 +177,7 @@ mod tests {
             ),
             (at(Some("/run/all"), "connect4", multi), vec![All, AboveShown]),
             (at(None, "connect4", multi), vec![All, Above]),
-            (
-                at(None, "connect4", Manner::OVERRIDE),
-                vec![All, Above, Exclusive],
-            ),
+            (at(None, "connect4", ALLOW_OVERRIDE), vec![All, Above, Exclusive]),
             (at_device(Layer::Tcx), vec![All, Tc]),
             (at_device(Layer::Clsact), vec![All, Tc]),
             (at_device(Layer::Xdp), vec![All, Xdp]),

@@ -4,7 +4,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lb_loader::{Inventory, LoaderError, Ownership};
+use doctor::Inventory;
+use lb_loader::{LoaderError, Ownership};
 use reference_agent::datapath::Datapath;
 
 use crate::flawed::{Flaw, Flawed};

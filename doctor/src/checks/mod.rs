@@ -1,6 +1,6 @@
 //! What else explains a broken node, and is cheap to look at.
 //!
-//! `others`: programs and maps that several have, or that nobody has any more.
+//! `others`: programs and maps that several projects have, or that nothing uses any more.
 
 mod others;
 
@@ -116,7 +116,7 @@ fn readiness(agent: SocketAddr) -> Check {
         Err(error) => {
             let text = format!(
                 "programs of Plumbline are attached, and no agent answers at {agent} ({error}): they serve what the maps \
-                 said last, and nobody changes that. Start it, or name its address with --agent"
+                 said last, and nothing changes that. Start it, or name its address with --agent"
             );
             (Outcome::Bad, text)
         }
@@ -200,7 +200,7 @@ fn hooks(parts: &Parts) -> Option<Check> {
         .collect();
     (!missing.is_empty()).then(|| {
         let text = format!(
-            "Plumbline's programs are attached, but not to {}: somebody has detached them",
+            "Plumbline's programs are attached, but not to {}: they were detached there",
             missing.join("; ")
         );
         check("hooks", Outcome::Bad, text)

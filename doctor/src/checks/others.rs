@@ -1,4 +1,4 @@
-//! Programs and maps that several have, or that nobody has any more.
+//! Programs and maps that several projects have, or that nothing uses any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 

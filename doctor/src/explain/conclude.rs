@@ -43,7 +43,7 @@ pub(super) fn conclude(explanation: &mut Explanation, request: &Request) {
         };
         sentences.push(format!("{who} {}", end(way, own)));
         for (decider, loser) in disagreements(way, own, is_device && rewritten_before) {
-            // A stale program that comes too late misleads nobody here.
+            // A stale program that comes too late misleads no client here.
             if decider.stale.is_some() || loser.stale.is_none() {
                 consistent = false;
                 culprits.extend(decider.stale.as_ref().map(|_| decider.program));
@@ -61,7 +61,7 @@ pub(super) fn conclude(explanation: &mut Explanation, request: &Request) {
     }
     if explanation.ways.iter().all(|way| way.steps.is_empty()) {
         sentences.push(format!(
-            "No program runs on the way: whoever {verb} {} gets to that address itself, as the kernel routes it",
+            "No program runs on the way: a client that {verb} {} gets to that address itself, as the kernel routes it",
             explanation.destination
         ));
     } else if sentences.is_empty() {

@@ -74,7 +74,7 @@ pub struct Way {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "end", rename_all = "snake_case")]
 pub enum End {
-    /// The client gets to one of these. The destination itself: nobody has changed it.
+    /// The client gets to one of these. The destination itself: no program has changed it.
     Reaches {
         /// Addresses; at most [`MOST_FOLLOWED`].
         addresses: BTreeSet<SocketAddr>,

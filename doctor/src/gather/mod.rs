@@ -12,9 +12,10 @@ use std::{
     time::Duration,
 };
 
-use lb_loader::{Found, Inventory, LooseProgram, MapDescription, Ownership, ProgramDescription, RawMap};
+use lb_loader::{Ownership, RawMap};
 
 use super::{
+    inventory::{self, Found, Inventory, LooseProgram, MapDescription, ProgramDescription},
     layout::Tables,
     owner,
     read::{MapBytes, ReadError},
@@ -147,7 +148,7 @@ impl Parts {
     fn loose(
         &mut self,
         found: LooseProgram,
-        arrays: &[lb_loader::ProgArray],
+        arrays: &[inventory::ProgArray],
         calls: &TailCalls<'_>,
         now: Option<Duration>,
     ) {
@@ -168,7 +169,7 @@ impl Parts {
     }
 
     /// Arrays of the programs that are described, and pinned ones that no program uses.
-    fn arrays(&mut self, found: &[lb_loader::ProgArray], arrays: Vec<ProgArray>) {
+    fn arrays(&mut self, found: &[inventory::ProgArray], arrays: Vec<ProgArray>) {
         for (found, array) in found.iter().zip(arrays) {
             let mut all = array.callers.iter().chain(&array.programs);
             let pinned = array.callers.is_empty() && !found.map.pinned_at.is_empty();
@@ -217,7 +218,7 @@ impl Parts {
     }
 }
 
-fn prog_array(found: &lb_loader::ProgArray) -> ProgArray {
+fn prog_array(found: &inventory::ProgArray) -> ProgArray {
     ProgArray {
         map: found.map.id,
         callers: found.callers.clone(),
@@ -239,8 +240,8 @@ fn map(found: &MapDescription) -> Map {
     }
 }
 
-fn holders(found: &[lb_loader::Holder]) -> Vec<Holder> {
-    let holder = |holder: &lb_loader::Holder| Holder {
+fn holders(found: &[inventory::Holder]) -> Vec<Holder> {
+    let holder = |holder: &inventory::Holder| Holder {
         pid: holder.pid,
         command: holder.command.clone(),
     };
@@ -256,9 +257,9 @@ const fn standing(ownership: Ownership) -> Standing {
     }
 }
 
-fn place(found: &lb_loader::Place) -> Place {
+fn place(found: &inventory::Place) -> Place {
     match found {
-        lb_loader::Place::Cgroup {
+        inventory::Place::Cgroup {
             id,
             path,
             state,
@@ -268,13 +269,13 @@ fn place(found: &lb_loader::Place) -> Place {
             id: *id,
             path: path.clone(),
             state: match state {
-                lb_loader::CgroupState::Visible => CgroupState::Visible,
-                lb_loader::CgroupState::Hidden => CgroupState::Hidden,
-                lb_loader::CgroupState::Dying => CgroupState::Dying,
+                inventory::CgroupState::Visible => CgroupState::Visible,
+                inventory::CgroupState::Hidden => CgroupState::Hidden,
+                inventory::CgroupState::Dying => CgroupState::Dying,
             },
             hook: (*attach_name).to_owned(),
         },
-        lb_loader::Place::Device {
+        inventory::Place::Device {
             index,
             name,
             layer,
@@ -293,7 +294,7 @@ fn place(found: &lb_loader::Place) -> Place {
                 lb_loader::Direction::Egress => Direction::Egress,
             },
         },
-        lb_loader::Place::Namespace {
+        inventory::Place::Namespace {
             inode, attach_name, ..
         } => Place::Namespace {
             inode: *inode,
@@ -302,10 +303,10 @@ fn place(found: &lb_loader::Place) -> Place {
     }
 }
 
-fn manner(found: &lb_loader::Manner) -> Manner {
+fn manner(found: &inventory::Manner) -> Manner {
     match found {
-        lb_loader::Manner::Legacy { flags } => Manner::Legacy { flags: *flags },
-        lb_loader::Manner::Link {
+        inventory::Manner::Legacy { flags } => Manner::Legacy { flags: *flags },
+        inventory::Manner::Link {
             id,
             pinned_at,
             held_by,
@@ -314,7 +315,7 @@ fn manner(found: &lb_loader::Manner) -> Manner {
             pinned_at: pinned_at.clone(),
             held_by: holders(held_by),
         },
-        lb_loader::Manner::Filter {
+        inventory::Manner::Filter {
             priority,
             handle,
             chain,
@@ -323,7 +324,7 @@ fn manner(found: &lb_loader::Manner) -> Manner {
             handle: *handle,
             chain: *chain,
         },
-        lb_loader::Manner::XdpNetlink { mode } => Manner::Xdp {
+        inventory::Manner::XdpNetlink { mode } => Manner::Xdp {
             mode: match mode {
                 lb_loader::XdpMode::Native => XdpMode::Native,
                 lb_loader::XdpMode::Generic => XdpMode::Generic,

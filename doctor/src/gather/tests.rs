@@ -1,9 +1,7 @@
 //! Inventories written by hand.
 
-use lb_loader::{Found, LooseProgram, ProgArray};
-
 use super::*;
-use crate::report::Whose;
+use crate::{inventory::ProgArray, report::Whose};
 
 fn map(id: u32, name: &str, pins: &[&str]) -> MapDescription {
     MapDescription {
@@ -36,16 +34,16 @@ fn program(id: u32, maps: &[MapDescription]) -> ProgramDescription {
 
 fn attached(path: Option<&str>, hook: &'static str, program: ProgramDescription) -> Found {
     Found {
-        place: lb_loader::Place::Cgroup {
+        place: inventory::Place::Cgroup {
             id: 1,
             path: path.map(Into::into),
-            state: lb_loader::CgroupState::Visible,
+            state: inventory::CgroupState::Visible,
             attach_type: 10,
             attach_name: hook,
         },
         order: 0,
         program,
-        manner: lb_loader::Manner::Legacy { flags: 2 },
+        manner: inventory::Manner::Legacy { flags: 2 },
         ownership: Ownership::Foreign,
     }
 }

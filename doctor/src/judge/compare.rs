@@ -21,7 +21,7 @@ pub(super) struct Comparison {
 }
 
 /// Compares what the maps of a stale program make of each service that they know with what the current ones do. A
-/// service that the stale maps do not know is left to the current program, and misleads nobody.
+/// service that the stale maps do not know is left to the current program, and misleads no client.
 pub(super) fn compare(
     bytes: &dyn MapBytes,
     stale: &Tables,

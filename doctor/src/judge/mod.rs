@@ -8,7 +8,7 @@
 //! **Others'.** Suspected, never certain: a program is stale if a younger one of the same owner (or, of unknown owners,
 //! of the same name) is at the same hook of the same chain, both use maps of one name and form that are not the same
 //! maps, and the younger one's are pinned or the older one's are not. If the pins say nothing or the contrary, that is
-//! a problem of two generations, and nobody is called stale.
+//! a problem of two generations, and neither is called stale.
 //!
 //! | file | what |
 //! |---|---|
@@ -109,7 +109,7 @@ fn ours(attachment: &Attachment, newer: Option<u32>) -> Option<Stale> {
     })
 }
 
-/// Whether somebody that can be seen keeps an attachment.
+/// Whether a process or pin that can be seen keeps an attachment.
 fn held(manner: &Manner) -> bool {
     match manner {
         Manner::Link {

@@ -177,7 +177,9 @@ impl Pair {
             match (youngers_pinned, olders_pinned) {
                 (true, false) => "the younger program's maps are pinned, this one's are not",
                 (true, true) => "the younger program's maps are pinned, as are this one's",
-                (false, _) => "this program's maps are not pinned: nobody can write to them by path any more",
+                (false, _) => {
+                    "this program's maps are not pinned: nothing can write to them by path any more"
+                }
             }
             .to_owned(),
         );

@@ -331,7 +331,7 @@ fn consequence(scene: &Scene<'_>, map: &Map, twin: &Map, newer: u32) -> String {
 fn pins(map: &Map, twin: &Map) -> String {
     match (map.pinned_at.first(), twin.pinned_at.first()) {
         (None, Some(path)) => format!(
-            " Map {} is pinned at {}, map {} nowhere: nobody writes to it any more.",
+            " Map {} is pinned at {}, map {} nowhere: nothing writes to it any more.",
             twin.id,
             path.display(),
             map.id

@@ -36,7 +36,7 @@ fn incident_two_is_told_in_one_paragraph() {
          and reads map 144 of the same name. The first decides: by map 27, TCP 172.17.93.4:8080 is 172.16.149.220:8080; \
          program 205 then sees an address that is no service, and lets it pass. By map 144 it would be \
          172.16.109.127:8080. 1 of 2 services differ. Map 144 is pinned at \
-         /sys/fs/bpf/tc/globals/cilium_lb4_services_v2, map 27 nowhere: nobody writes to it any more. Program 113 is \
+         /sys/fs/bpf/tc/globals/cilium_lb4_services_v2, map 27 nowhere: nothing writes to it any more. Program 113 is \
          attached the legacy way, which neither a process nor a pin keeps: it stays until it is detached."
     );
     let [misled] = problem.misled.as_slice() else {

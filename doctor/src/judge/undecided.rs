@@ -1,4 +1,4 @@
-//! Two generations of which nobody can say which is the current one, in words.
+//! Two generations of which it can't be said which is the current one, in words.
 
 use super::{Facts, pairs::Pair, story::comparison};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     report::{Attachment, Certainty, Problem, ProblemKind, Program},
 };
 
-/// Programs of one owner on different maps, of which nobody can say which are current.
+/// Programs of one owner on different maps, of which it can't be said which are current.
 pub(super) fn undecided(facts: &Facts<'_>, pairs: &[Pair], bytes: &dyn MapBytes) -> Option<Problem> {
     let told: Vec<(&Attachment, &Program, &Attachment, &Program)> = pairs
         .iter()

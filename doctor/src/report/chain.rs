@@ -33,7 +33,7 @@ pub enum Standing {
     Earlier,
     /// This project's, of another node that this kernel runs too.
     OtherNode,
-    /// Somebody else's.
+    /// Another project's.
     Foreign,
 }
 
@@ -235,7 +235,7 @@ impl Program {
 pub struct Owner {
     /// Who.
     pub whose: Whose,
-    /// Whether that is guessed, from names and paths that anybody may use. Only our own programs are known.
+    /// Whether that is guessed, from names and paths that any project may use. Only our own programs are known.
     pub guess: bool,
     /// What it was told by.
     pub because: Vec<String>,
@@ -253,7 +253,7 @@ pub enum Whose {
     Calico,
     /// systemd, which firewalls and restricts units.
     Systemd,
-    /// Nobody that is known here.
+    /// None that is known here.
     Unknown,
 }
 

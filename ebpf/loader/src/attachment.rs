@@ -8,9 +8,10 @@ use std::{
 use crate::{
     HeldProgram, Hook, LoaderError,
     cgroup::Cgroup,
+    link::links,
     sys::{
-        self, cgroup as bpf,
-        link::{self, Link, Target},
+        cgroup as bpf,
+        link::{Link, Target},
     },
 };
 
@@ -23,7 +24,7 @@ pub enum Ownership {
     Earlier,
     /// Ours, loaded for another node that this kernel runs too: its network namespace is another one. It stays.
     OtherNode,
-    /// Somebody else's. It stays.
+    /// Another project's. It stays.
     Foreign,
 }
 
@@ -51,7 +52,7 @@ pub fn programs_attached(cgroup: &Path, hook: Hook, effective: bool) -> Result<V
 }
 
 /// Attaches a program the way of before bpf_link: it stays until it is detached or the cgroup is removed, whatever
-/// process ends. `flags`: [`Manner::MULTI`](crate::Manner::MULTI), [`Manner::OVERRIDE`](crate::Manner::OVERRIDE), or 0, as the kernel has them.
+/// process ends. `flags`: [`ALLOW_MULTI`](crate::ALLOW_MULTI), [`ALLOW_OVERRIDE`](crate::ALLOW_OVERRIDE), or 0, as the kernel has them.
 ///
 /// # Errors
 /// [`LoaderError::Kernel`] with EPERM where what is attached there or above lets no other in.
@@ -70,16 +71,11 @@ pub fn attach_legacy(
     .map_err(LoaderError::kernel(attach_to(cgroup, hook, program)))
 }
 
-/// Attaches a program by a link that nobody pins: it stays for as long as somebody holds the descriptor, or another one
-/// of the link, and until the link is detached.
+/// Attaches a program by a link without a pin: it stays for as long as the descriptor, or another one of the link, is
+/// open, and until the link is detached.
 pub fn attach_link(cgroup: &Path, hook: Hook, program: &HeldProgram) -> Result<OwnedFd, LoaderError> {
     bpf::link_create(Cgroup::open(cgroup)?.as_fd(), program.as_fd(), hook.attach_type())
         .map_err(LoaderError::kernel(attach_to(cgroup, hook, program)))
-}
-
-/// Pins a link, so that it stays when nobody holds it. The path is on a bpffs, and nothing is there.
-pub fn pin_link(link: &OwnedFd, path: &Path) -> Result<(), LoaderError> {
-    sys::pin(link.as_fd(), path).map_err(LoaderError::path("pin", path))
 }
 
 fn attach_to(cgroup: &Path, hook: Hook, program: &HeldProgram) -> String {
@@ -92,18 +88,17 @@ fn attach_to(cgroup: &Path, hook: Hook, program: &HeldProgram) -> String {
 
 /// Undoes [`attach_legacy`]; not attached is no error. `true`: it was.
 pub fn detach_legacy(cgroup: &Path, hook: Hook, program: &HeldProgram) -> Result<bool, LoaderError> {
-    bpf::detach(Cgroup::open(cgroup)?.as_fd(), program.as_fd(), hook.attach_type()).map_err(
-        LoaderError::kernel(format!(
-            "detach program {} from {hook} of {}",
-            program.id(),
-            cgroup.display()
-        )),
-    )
+    let detached = Cgroup::open(cgroup)?.detach(hook.attach_type(), program);
+    detached.map_err(LoaderError::kernel(format!(
+        "detach program {} from {hook} of {}",
+        program.id(),
+        cgroup.display()
+    )))
 }
 
 /// What is attached to our hooks at a cgroup; `current`: ids of the programs that are [`Ownership::Current`].
 pub(crate) fn attachments(cgroup: &Cgroup, current: &[u32]) -> Result<Vec<Attachment>, LoaderError> {
-    let mut links = link::all().map_err(LoaderError::kernel("list links"))?;
+    let mut links = links()?;
     links.retain(|link| matches!(link.target, Target::Cgroup { id, .. } if id == cgroup.id()));
     let mut found = Vec::new();
     for hook in Hook::ALL {
@@ -149,7 +144,6 @@ fn query(cgroup: &Cgroup, hook: Hook, effective: bool) -> Result<Vec<u32>, Loade
     attached
         .map(|attached| attached.programs)
         .map_err(LoaderError::kernel(format!(
-            "ask what is attached to {hook} of {}",
-            cgroup.path().display()
+            "ask what is attached to {hook} of {cgroup}"
         )))
 }

@@ -1,25 +1,18 @@
 //! Connections of a load whose set of maps is pinned nowhere any more.
 //!
-//! Pins are removed, hidden by a mount, or laid out by somebody else, while programs at devices go on. What they have
+//! Pins are removed, hidden by a mount, or laid out by another version, while programs at devices go on. What they have
 //! noted of connections is in the FLOWS that they read. A new set that takes this very map keeps them: a connection whose
 //! next packet finds no flow is ended ([`ebpf/DATAPATH.md`](../../DATAPATH.md), 5.6).
 
 use std::{
+    collections::BTreeSet,
     io,
     os::fd::{AsFd as _, OwnedFd},
 };
 
 use lb_abi::Meta;
 
-use crate::{
-    LoaderError, MapName, device,
-    inventory::{
-        devices,
-        programs::{Known, Programs},
-    },
-    node,
-    sys::map,
-};
+use crate::{HeldProgram, Load, LoaderError, MapName, device, node, sys::map};
 
 /// The FLOWS of the last load that is attached to a device of the calling thread's network namespace, was made for it,
 /// and lays that map out as this version does. `None`: there is no such load, or the kernel does not tell network
@@ -29,21 +22,29 @@ pub(crate) fn in_use() -> Result<Option<OwnedFd>, LoaderError> {
     if namespace == 0 {
         return Ok(None);
     }
-    let mut programs = Programs::default();
-    for attached in devices::attachments(&mut device::netlink()?)? {
-        programs.get(attached.program_id)?;
-    }
-    let here = |known: &&Known| {
-        known.meta.is_some_and(|meta| meta.abi == Meta::CURRENT.abi)
-            && programs.node(known) == Some(namespace)
-    };
-    let mut loads: Vec<&Known> = programs.all().filter(here).collect();
-    loads.sort_by_key(|known| known.description.loaded_at);
-    let maps = loads.iter().rev().flat_map(|known| &known.description.maps);
-    for described in maps {
-        if let Some(flows) =
-            flows(described.id).map_err(LoaderError::kernel("look at a map of connections"))?
+    let attached = device::scan::attachments(&mut device::netlink()?, None)?;
+    let ids: BTreeSet<u32> = attached.into_iter().map(|found| found.program_id).collect();
+    let mut found: Vec<(HeldProgram, Load)> = Vec::new();
+    for id in ids {
+        let Some(program) = HeldProgram::find(id)? else {
+            continue;
+        };
+        if let Some(load) = program.load()?
+            && load.abi == Meta::CURRENT.abi
         {
+            found.push((program, load));
+        }
+    }
+    // Not every program of a load uses CONFIG.
+    let here: BTreeSet<u32> = found
+        .iter()
+        .filter(|(_, load)| load.node == Some(namespace))
+        .map(|(_, load)| load.meta_id)
+        .collect();
+    found.retain(|(_, load)| here.contains(&load.meta_id));
+    found.sort_by_key(|(program, _)| program.loaded_at());
+    for id in found.iter().rev().flat_map(|(program, _)| program.map_ids()) {
+        if let Some(flows) = flows(*id).map_err(LoaderError::kernel("look at a map of connections"))? {
             return Ok(Some(flows));
         }
     }
@@ -53,7 +54,7 @@ pub(crate) fn in_use() -> Result<Option<OwnedFd>, LoaderError> {
 /// A map, if it is laid out as FLOWS, which no other of ours is.
 fn flows(id: u32) -> io::Result<Option<OwnedFd>> {
     let opened = match map::open(id, 0) {
-        // Its programs have just gone, or its owner lets nobody write it, which is no map of ours.
+        // Its programs have just gone, or its owner forbids writing it, which is no map of ours.
         Err(error) if [Some(libc::ENOENT), Some(libc::EPERM)].contains(&error.raw_os_error()) => {
             return Ok(None);
         }

@@ -21,7 +21,7 @@ use crate::{Filesystem, LoaderError};
 ///
 /// CAP_SYS_ADMIN: programs, maps and links are opened by id only with it (`bpf_prog_get_fd_by_id` and its like).
 /// CAP_NET_ADMIN: programs that change socket addresses are loaded only with it.
-pub(crate) fn expect_privileges() -> Result<(), LoaderError> {
+pub fn expect_privileges() -> Result<(), LoaderError> {
     const NEEDED: [(u32, &str); 2] = [(21, "CAP_SYS_ADMIN"), (12, "CAP_NET_ADMIN")];
     const STATUS: &str = "/proc/thread-self/status";
     let status = fs::read_to_string(STATUS).map_err(LoaderError::path("read", STATUS))?;
@@ -86,7 +86,8 @@ const KNOWN: [(FsType, &str); 7] = [
 /// # Errors
 /// [`LoaderError::Busy`] at once, if another process has it.
 pub(crate) fn lock(folder: &Path) -> Result<Flock<File>, LoaderError> {
-    /// Each attempt is lost only to a [`cleanup`](crate::cleanup) that removes the folder in that very moment.
+    /// Each attempt is lost only to a [`LockedPins::remove_all`](crate::LockedPins::remove_all) that removes the folder
+    /// in that very moment.
     const ATTEMPTS: usize = 8;
     for _ in 0..ATTEMPTS {
         fs::create_dir_all(folder).map_err(LoaderError::path("create", folder))?;

@@ -2,7 +2,7 @@
 
 use std::{fmt, io, path::PathBuf};
 
-use crate::{Device, Hook, MapName, Ownership};
+use crate::{Device, Hook, MapName, sys::netlink::errno};
 
 /// A file system that the loader needs at a path it was given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,7 +87,7 @@ impl MapError {
     }
 }
 
-/// Why the datapath could not be opened, attached, looked at or removed.
+/// Why programs and maps could not be loaded, attached, looked at or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum LoaderError {
     /// The process may not do this.
@@ -169,27 +169,17 @@ pub enum LoaderError {
     },
     /// Another program's attachment leaves no room for ours.
     #[error(
-        "failed to attach {hook} to {}: {source}; attached there or above without ALLOW_MULTI: {others:?}",
-        cgroup.display()
+        "failed to attach {hook} to {cgroup}: {source}; attached there or above without ALLOW_MULTI: {others:?}"
     )]
     Occupied {
         /// The hook.
         hook: Hook,
         /// The cgroup.
-        cgroup: PathBuf,
+        cgroup: String,
         /// Ids of the programs in the way.
         others: Vec<u32>,
         /// What the kernel said.
         source: io::Error,
-    },
-    /// What was detached, or should have ended by itself, has not.
-    #[error(
-        "programs of ours are still attached, or again: {}; is another process attaching them?",
-        attached.join(", ")
-    )]
-    StillAttached {
-        /// Each program and where it is.
-        attached: Vec<String>,
     },
     /// A filter of egress has no place to hang at.
     #[error(
@@ -228,18 +218,6 @@ pub enum LoaderError {
         /// What it is.
         found: String,
     },
-    /// Asked to evict what is not a leftover.
-    #[error(
-        "program {program_id} at {place} is {ownership:?} and stays: only programs of an earlier load are evicted"
-    )]
-    NotEarlier {
-        /// The program.
-        program_id: u32,
-        /// Where it is attached.
-        place: String,
-        /// Whose it is.
-        ownership: Ownership,
-    },
     /// The kernel was built without something.
     #[error("this kernel can't {what} ({source}): expected one with {option}; run one that has it")]
     Unsupported {
@@ -250,32 +228,28 @@ pub enum LoaderError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// An attachment could not be ended.
-    #[error("program {program_id} is still at {place}: {why}; {remedy}")]
-    NotEvicted {
-        /// The program.
-        program_id: u32,
-        /// Where it is attached, and how.
-        place: String,
-        /// What is in the way.
-        why: String,
-        /// What to do about it.
-        remedy: &'static str,
-    },
     /// A map operation failed.
     #[error(transparent)]
     Map(#[from] MapError),
 }
 
 impl LoaderError {
-    /// For `map_err`: a file operation.
-    pub(crate) fn path(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+    /// The number of the kernel's error in `errno.h`, of an operation of the kernel.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Path { source, .. } | Self::Kernel { source, .. } => errno(source),
+            _ => None,
+        }
+    }
+
+    /// For `map_err`: a file operation, as `open`.
+    pub fn path(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Path { what, path, source }
     }
 
-    /// For `map_err`: a bpf(2) command.
-    pub(crate) fn kernel(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+    /// For `map_err`: a request to the kernel, as `list links`.
+    pub fn kernel(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self::Kernel { what, source }
     }

@@ -1,6 +1,8 @@
-//! The places where the programs are attached.
+//! The places where programs are attached: socket hooks of cgroups; network devices, and their packet hooks.
 
 use std::fmt;
+
+use crate::sys::{filter, tcx};
 
 /// A socket hook of a cgroup.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -101,7 +103,7 @@ pub enum DeviceHook {
 }
 
 impl DeviceHook {
-    /// All of them; [`DeviceKind::hooks`](crate::DeviceKind::hooks) has the order in which they are attached.
+    /// All of them; [`DeviceKind::hooks`] has the order in which they are attached.
     pub const ALL: [Self; 4] = [
         Self::NodeIngress,
         Self::NodeEgress,
@@ -120,8 +122,172 @@ impl DeviceHook {
     }
 }
 
+impl DeviceHook {
+    /// Which packets of its device it sees.
+    pub const fn direction(self) -> Direction {
+        match self {
+            Self::NodeIngress | Self::PodIngress => Direction::Ingress,
+            Self::NodeEgress | Self::PodEgress => Direction::Egress,
+        }
+    }
+}
+
 impl fmt::Display for DeviceHook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+/// How a device is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DeviceId<'a> {
+    /// By the name that it has now.
+    Name(&'a str),
+    /// By its index, which is its own for as long as it is there.
+    Index(u32),
+}
+
+impl<'a> From<&'a str> for DeviceId<'a> {
+    fn from(name: &'a str) -> Self {
+        Self::Name(name)
+    }
+}
+
+impl From<u32> for DeviceId<'_> {
+    fn from(index: u32) -> Self {
+        Self::Index(index)
+    }
+}
+
+impl fmt::Display for DeviceId<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::Index(index) => write!(f, "with index {index}"),
+        }
+    }
+}
+
+/// A network device.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Device {
+    /// Its index in its network namespace.
+    pub index: u32,
+    /// Its name when it was looked at, for people.
+    pub name: String,
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.name, self.index)
+    }
+}
+
+/// What is behind a device.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum DeviceKind {
+    /// The network: other nodes, clients outside.
+    Node,
+    /// A pod of this node.
+    Pod,
+    /// The node itself: the loopback device, of which only what leaves by it is seen.
+    Loopback,
+}
+
+impl DeviceKind {
+    /// Its hooks, in the order in which they are attached: what shows the frontend to clients first, so that none
+    /// sees an answer from a backend.
+    pub const fn hooks(self) -> &'static [DeviceHook] {
+        match self {
+            Self::Node => &[DeviceHook::NodeEgress, DeviceHook::NodeIngress],
+            Self::Pod => &[DeviceHook::PodEgress, DeviceHook::PodIngress],
+            Self::Loopback => &[DeviceHook::NodeEgress],
+        }
+    }
+
+    /// What its devices are to the kernel: `ARPHRD_ETHER`, `ARPHRD_LOOPBACK`. Both have Ethernet's header.
+    pub(crate) const fn hardware(self) -> u16 {
+        match self {
+            Self::Node | Self::Pod => 1,
+            Self::Loopback => 772,
+        }
+    }
+}
+
+/// Which packets of a device a program sees.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Direction {
+    /// Those that come in by it.
+    Ingress,
+    /// Those that leave by it.
+    Egress,
+}
+
+impl Direction {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Ingress, Self::Egress];
+
+    /// In lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ingress => "ingress",
+            Self::Egress => "egress",
+        }
+    }
+
+    pub(crate) const fn attach_type(self) -> u32 {
+        match self {
+            Self::Ingress => tcx::INGRESS,
+            Self::Egress => tcx::EGRESS,
+        }
+    }
+
+    pub(crate) const fn parent(self) -> u32 {
+        match self {
+            Self::Ingress => filter::INGRESS,
+            Self::Egress => filter::EGRESS,
+        }
+    }
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Where in a device's path of packets, in the order in which they come by on the way in.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Layer {
+    /// In the driver, or right after it.
+    Xdp,
+    /// Of a netkit device alone.
+    Netkit,
+    /// Programs of Linux 6.6 and later, before all filters.
+    Tcx,
+    /// Filters of traffic control, by priority.
+    Clsact,
+}
+
+impl Layer {
+    /// In lower case: `xdp`, `netkit`, `tcx`, `clsact`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Xdp => "xdp",
+            Self::Netkit => "netkit",
+            Self::Tcx => "tcx",
+            Self::Clsact => "clsact",
+        }
+    }
+
+    /// Layer and direction of an `enum bpf_attach_type` of TCX or netkit; `None`: it is of neither.
+    pub const fn of(attach_type: u32) -> Option<(Self, Direction)> {
+        match attach_type {
+            tcx::INGRESS => Some((Self::Tcx, Direction::Ingress)),
+            tcx::EGRESS => Some((Self::Tcx, Direction::Egress)),
+            tcx::NETKIT_PEER => Some((Self::Netkit, Direction::Ingress)),
+            tcx::NETKIT_PRIMARY => Some((Self::Netkit, Direction::Egress)),
+            _ => None,
+        }
     }
 }

@@ -20,7 +20,7 @@ pub(crate) struct Bit {
     pub(crate) mask: u32,
 }
 
-/// Where `skc_ipv6only` is; of mask 0 where programs can't read it, or nobody says where it is.
+/// Where `skc_ipv6only` is; of mask 0 where programs can't read it, or the kernel does not say where it is.
 pub(crate) fn bit() -> Result<Bit, LoaderError> {
     if !offered().map_err(LoaderError::kernel(
         "find out whether the kernel offers bpf_probe_read_kernel",
@@ -35,7 +35,7 @@ pub(crate) fn bit() -> Result<Bit, LoaderError> {
 }
 
 /// Whether the kernel offers `bpf_probe_read_kernel` to programs at `bind`, found out by loading one: not under
-/// lockdown, and to nobody without CAP_PERFMON.
+/// lockdown, and not without CAP_PERFMON.
 fn offered() -> io::Result<bool> {
     let program = [
         // r3 = r1: the socket.

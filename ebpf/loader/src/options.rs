@@ -6,8 +6,6 @@ use std::{
     path::PathBuf,
 };
 
-use crate::DeviceMode;
-
 /// Where the datapath lives, and for which node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
@@ -42,6 +40,23 @@ impl Options {
             sockets: true,
         }
     }
+}
+
+/// How packet programs are attached, where others attach theirs too. A program of TCX that lets a packet pass lets it
+/// pass all programs after it, and all filters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DeviceMode {
+    /// By a link of TCX ahead of every program that is there. Where the kernel has no TCX (before 6.6): as a filter of
+    /// priority 1, ahead of those of this priority that are there.
+    #[default]
+    First,
+    /// By a link of TCX after every program that is there; otherwise as a filter of priority 65535.
+    Last,
+    /// As a filter of clsact, which run after all of TCX, in the order of their priorities.
+    Filter {
+        /// From 1 on.
+        priority: u16,
+    },
 }
 
 /// What the programs are told of the node: [`Config`](lb_abi::Config). The network namespace that is the node's is

@@ -1,4 +1,4 @@
-//! Anybody's map, by id, in bytes: for looking at, never for writing.
+//! Maps of any owner, by id, in bytes: to be read, never written.
 
 use std::{
     fs, io,
@@ -10,12 +10,12 @@ use std::{
 use crate::{
     LoaderError,
     sys::{
-        self, READ_ONLY,
+        self, READ_ONLY, WRITE_ONLY,
         map::{Description, LRU_PERCPU_HASH, Layout, PERCPU_ARRAY, PERCPU_HASH},
     },
 };
 
-/// A map of anybody's, to be read; it stays there for as long as this value lives.
+/// A map of any owner, to be read; it stays there for as long as this value lives.
 #[derive(Debug)]
 pub struct RawMap {
     fd: OwnedFd,
@@ -37,7 +37,7 @@ impl RawMap {
     /// Opens a map by its id; `None`: there is none.
     ///
     /// # Errors
-    /// [`LoaderError::Kernel`] with EPERM if its owner lets nobody read it.
+    /// [`LoaderError::Kernel`] with EPERM if its owner forbids reading.
     pub fn open(id: u32) -> Result<Option<Self>, LoaderError> {
         let failed = || LoaderError::kernel(format!("open map {id}"));
         let fd = match sys::map::open(id, READ_ONLY) {
@@ -76,6 +76,11 @@ impl RawMap {
     /// Its id; not used again while the map lives.
     pub const fn id(&self) -> u32 {
         self.description.id
+    }
+
+    /// All that the kernel tells of it.
+    pub const fn info(&self) -> &Description {
+        &self.description
     }
 
     /// Its type and sizes.
@@ -129,7 +134,34 @@ impl RawMap {
     }
 
     fn failed(&self) -> impl FnOnce(io::Error) -> LoaderError + use<> {
-        LoaderError::kernel(format!("read map {}", self.description.id))
+        let id = self.description.id;
+        // Made for each entry that is read, of which there may be hundreds of thousands.
+        move |source| LoaderError::kernel(format!("read map {id}"))(source)
+    }
+}
+
+/// Ids of all maps on this machine, rising.
+pub fn map_ids() -> impl Iterator<Item = Result<u32, LoaderError>> {
+    sys::map::all().map(|id| id.map_err(LoaderError::kernel("list maps")))
+}
+
+/// Describes a map by its id, also one whose owner forbids reading; `None`: there is none.
+///
+/// # Errors
+/// [`LoaderError::Kernel`] with EPERM or EACCES where a security module keeps it from root.
+pub fn describe_map(id: u32) -> Result<Option<Description>, LoaderError> {
+    let opened = match sys::map::open(id, READ_ONLY) {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES)) => {
+            sys::map::open(id, WRITE_ONLY)
+        }
+        opened => opened,
+    };
+    match opened {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+        opened => opened
+            .and_then(|map| sys::map::describe(map.as_fd()))
+            .map(Some)
+            .map_err(LoaderError::kernel(format!("look at map {id}"))),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Maps and programs of somebody else's, made by hand: for tests of what must tell them apart, and for the faults of the
+//! Maps and programs as of other projects, made by hand: for tests of what must tell them apart, and for the faults of the
 //! suite; and frames at devices, with what is said beside them. Behind the feature `testing`; the agent makes none.
 
 mod misleading;
@@ -238,7 +238,7 @@ pub const fn instruction(code: u8, to: u8, from: u8, offset: i16, immediate: i32
         | (immediate.cast_unsigned() as u64) << 32
 }
 
-/// Loads a program that lets everything pass, and uses these maps, by their ids: it is of whoever they are of. It adds 1 to
+/// Loads a program that lets everything pass, and uses these maps, by their ids: their owner is its owner. It adds 1 to
 /// the first value of `counter`, an array whose values have 8 bytes, each time it runs.
 ///
 /// # Errors
@@ -314,6 +314,37 @@ pub fn load_crafted(
     let program = crafted::load(name, program_type, attach_type, instructions)
         .map_err(LoaderError::kernel(format!("load a program {name}")))?;
     HeldProgram::new(program)
+}
+
+/// Attaches a program to XDP of a device, by its index, by a link without a pin.
+///
+/// # Errors
+/// What the kernel said.
+pub fn attach_xdp_link(device: u32, program: &HeldProgram) -> Result<OwnedFd, LoaderError> {
+    crafted::link_xdp(device, program.as_fd()).map_err(LoaderError::kernel(format!(
+        "attach program {} to xdp of device {device} by a link",
+        program.id()
+    )))
+}
+
+/// Puts an entry into the map that is pinned at a path.
+///
+/// # Errors
+/// Nothing is pinned there, or the kernel refuses the entry.
+///
+/// # Panics
+/// Key or value have another size than the map's.
+pub fn put_pinned(path: &Path, key: &[u8], value: &[u8]) -> Result<(), LoaderError> {
+    let failed = || LoaderError::path("write the map that is pinned at", path);
+    let fd = sys::open_pinned(path, 0).map_err(failed())?;
+    let description = sys::map::describe(fd.as_fd()).map_err(failed())?;
+    let size = bytes_of_value(description.layout)?;
+    CraftedMap {
+        fd,
+        description,
+        value: size,
+    }
+    .put(key, value)
 }
 
 /// Removes the keys of a map that is pinned at a path, as many as it has room for: of one that is written meanwhile, some stay.

@@ -34,12 +34,12 @@ pub(super) async fn cleanup(
         folder: CniFolder { cni_conf_dir },
     }: &Cleanup,
 ) -> anyhow::Result<()> {
-    let lb_loader::Cleanup {
+    let doctor::Cleanup {
         detached,
         disarmed,
         unpinned,
         blind,
-    } = lb_loader::cleanup(bpffs, cgroup)?;
+    } = doctor::cleanup(bpffs, cgroup)?;
     for found in &detached {
         println!(
             "detached program {} from {}, {}",

@@ -6,7 +6,8 @@
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
-use lb_loader::{DeviceKind, Found, LoaderError, Place};
+use doctor::{Found, Place};
+use lb_loader::{DeviceKind, LoaderError};
 
 use crate::{datapath::Datapath, host::View, transport::Family};
 
@@ -187,7 +188,8 @@ fn is_gone(error: &LoaderError) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use lb_loader::{CgroupState, Direction, Layer, Manner, Ownership, ProgramDescription};
+    use doctor::{CgroupState, Manner, ProgramDescription};
+    use lb_loader::{Direction, Layer, Ownership};
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lb_loader::{Found, Inventory};
+use doctor::{Found, Inventory};
 
 use crate::{datapath::Datapath, metrics::Metrics};
 

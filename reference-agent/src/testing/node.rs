@@ -6,9 +6,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use lb_loader::{
-    Attachment, Blind, DeviceKind, Found, Hook, Inventory, LoaderError, LooseProgram, Ownership,
-};
+use doctor::{EvictionError, Found, Inventory, LooseProgram};
+use lb_loader::{Attachment, Blind, DeviceKind, Hook, LoaderError, Ownership};
 
 pub use super::node_found::as_found;
 use super::{
@@ -231,10 +230,10 @@ impl Datapath for NodeDatapath {
         !self.adopted && left.attachments.is_empty()
     }
 
-    fn attach(&mut self) -> Result<(), LoaderError> {
+    fn attach(&mut self) -> Result<(), EvictionError> {
         let mut state = self.node.lock();
         if state.refuse_attach {
-            return Err(refused("attach connect4"));
+            return Err(refused("attach connect4").into());
         }
         for hook in Hook::ALL {
             let program_id = self.program(hook);
@@ -254,7 +253,7 @@ impl Datapath for NodeDatapath {
             }
         }
         if state.cut_attach_short {
-            return Err(refused("take over from the set of maps that is replaced"));
+            return Err(refused("take over from the set of maps that is replaced").into());
         }
         state.attached_whole += 1;
         state.order.push("cgroup".to_owned());
@@ -343,19 +342,19 @@ impl Datapath for NodeDatapath {
         })
     }
 
-    fn evict(&self, leftover: &Found) -> Result<(), LoaderError> {
+    fn evict(&self, leftover: &Found) -> Result<(), EvictionError> {
         let mut state = self.node.lock();
         if state.refuse_evict {
-            return Err(refused("detach program"));
+            return Err(refused("detach program").into());
         }
         state.attached.retain(|found| as_found(found) != *leftover);
         Ok(())
     }
 
-    fn disarm(&self, leftover: &LooseProgram) -> Result<(), LoaderError> {
+    fn disarm(&self, leftover: &LooseProgram) -> Result<(), EvictionError> {
         let mut state = self.node.lock();
         if state.refuse_evict {
-            return Err(refused("take the maps out of use"));
+            return Err(refused("take the maps out of use").into());
         }
         state.loose.remove(&leftover.program.id);
         Ok(())

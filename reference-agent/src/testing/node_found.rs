@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lb_loader::{Attachment, CgroupState, Found, Manner, Ownership, Place, ProgramDescription};
+use doctor::{CgroupState, Found, Manner, Place, ProgramDescription};
+use lb_loader::{ALLOW_MULTI, Attachment, Ownership};
 
 /// As the kernel describes an attachment to the cgroup of a [`Node`](super::node::Node).
 pub fn as_found(attachment: &Attachment) -> Found {
@@ -28,7 +29,7 @@ pub fn as_found(attachment: &Attachment) -> Found {
                 pinned_at: Vec::new(),
                 held_by: Vec::new(),
             },
-            None => Manner::Legacy { flags: Manner::MULTI },
+            None => Manner::Legacy { flags: ALLOW_MULTI },
         },
         ownership: Ownership::Earlier,
     }

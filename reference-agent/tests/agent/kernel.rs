@@ -8,7 +8,7 @@ use std::{
 };
 
 use lb_abi::{Address, Frontend, FrontendKey, Service, SlotKey, SourceKey, address_flags, capacity};
-use lb_loader::{HeldProgram, Hook, Manner, attach_legacy, programs_attached};
+use lb_loader::{ALLOW_MULTI, HeldProgram, Hook, attach_legacy, programs_attached};
 use reference_agent::{
     control::{Control, Planner},
     datapath::Datapath,
@@ -329,7 +329,7 @@ fn hooks_attach_evict_what_an_earlier_load_left_and_leave_the_rest() {
     };
     let held = HeldProgram::by_id(earlier).expect("it runs");
     drop(hooks);
-    attach_legacy(own.path(), connect, &held, Manner::MULTI).expect("attached");
+    attach_legacy(own.path(), connect, &held, ALLOW_MULTI).expect("attached");
     fs::remove_dir_all(place.bpffs().join("plumbline")).expect("the pins are removed");
     // The link goes with its pin, when a worker of the kernel comes to it; the legacy attachment stays.
     let begin = Instant::now();
@@ -357,7 +357,7 @@ fn hooks_attach_evict_what_an_earlier_load_left_and_leave_the_rest() {
     assert_eq!(hooks.reasons(), [""; 0]);
 
     // It comes back while the agent runs.
-    attach_legacy(own.path(), connect, &held, Manner::MULTI).expect("attached");
+    attach_legacy(own.path(), connect, &held, ALLOW_MULTI).expect("attached");
     hooks.scan(true, now + SCAN);
     assert_eq!(running(connect), [current]);
     drop(hooks);
@@ -366,7 +366,7 @@ fn hooks_attach_evict_what_an_earlier_load_left_and_leave_the_rest() {
         [current],
         "an agent that ends leaves everything attached"
     );
-    lb_loader::cleanup(place.bpffs(), own.path()).expect("cleaned");
+    doctor::cleanup(place.bpffs(), own.path()).expect("cleaned");
     for hook in Hook::ALL {
         assert_eq!(running(hook), [0; 0], "programs at {hook}");
     }

@@ -13,10 +13,10 @@ use std::{
     time::Duration,
 };
 
+use doctor::{Inventory, Place as At, Scope, inventory};
 use lb_loader::{
-    CraftedHook, Direction, HeldProgram, Hook, Inventory, Layer, Manner, Place as At, Scope, XdpMode,
-    attach_filter, attach_legacy, attach_link, attach_tcx, attach_xdp, inventory, load_crafted, load_passing,
-    programs_attached,
+    ALLOW_MULTI, CraftedHook, Direction, HeldProgram, Hook, Layer, XdpMode, attach_filter, attach_legacy,
+    attach_link, attach_tcx, attach_xdp, load_crafted, load_passing, programs_attached,
 };
 use nix::sys::signal::Signal;
 use rstest::rstest;
@@ -138,7 +138,7 @@ fn leave(place: &Place, node: &Path) -> Left {
     let (earlier, packet) = programs_of(node);
     let [beside, linked, removed] = ["beside", "linked", "removed"].map(|name| place.cgroup(name));
     for cgroup in [&place.cgroup, &beside, &removed] {
-        attach_legacy(cgroup, Hook::Connect4, &earlier, Manner::MULTI).expect("attached");
+        attach_legacy(cgroup, Hook::Connect4, &earlier, ALLOW_MULTI).expect("attached");
     }
     let link = attach_link(&linked, Hook::Connect4, &earlier).expect("attached");
     enter(&removed);
@@ -153,7 +153,7 @@ fn leave(place: &Place, node: &Path) -> Left {
     attach_xdp(device(1), XdpMode::Generic, &foreign_xdp).expect("attached");
     // r0 = 1; exit: it lets everything pass.
     let foreign = load_crafted("connect4", Hook::Connect4, &[0xb7 | 1 << 32, 0x95]).expect("loaded");
-    attach_legacy(&beside, Hook::Connect4, &foreign, Manner::MULTI).expect("attached");
+    attach_legacy(&beside, Hook::Connect4, &foreign, ALLOW_MULTI).expect("attached");
     Left {
         earlier: earlier.id(),
         packet,

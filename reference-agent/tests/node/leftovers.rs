@@ -6,7 +6,7 @@ use std::{
     net::{IpAddr, SocketAddr, TcpStream},
 };
 
-use lb_loader::{HeldProgram, Hook, Manner, attach_legacy, programs_attached};
+use lb_loader::{ALLOW_MULTI, HeldProgram, Hook, attach_legacy, programs_attached};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
@@ -63,7 +63,7 @@ fn what_an_earlier_load_left_is_gone_when_the_next_agent_is_ready() {
     // It stays in the cgroup itself and in a child where clients are, while its pins are removed by hand.
     let child = place.cgroup.join("clients");
     for cgroup in [&place.cgroup, &child] {
-        attach_legacy(cgroup, Hook::Connect4, &earlier, Manner::MULTI).expect("attached");
+        attach_legacy(cgroup, Hook::Connect4, &earlier, ALLOW_MULTI).expect("attached");
     }
     fs::remove_dir_all(node.bpffs().join("plumbline")).expect("the pins are removed");
     assert_eq!(served(), family.pods[0], "the leftover decides");

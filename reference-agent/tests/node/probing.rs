@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use lb_loader::{HeldProgram, Hook, Manner, attach_legacy, detach_legacy, load_crafted};
+use lb_loader::{ALLOW_MULTI, HeldProgram, Hook, attach_legacy, detach_legacy, load_crafted};
 use reference_agent::probe::FRONTEND;
 
 use crate::{
@@ -50,7 +50,7 @@ fn misleading() -> HeldProgram {
 /// Attached, the agent is not ready and says this; detached, it is.
 #[track_caller]
 fn breaks_and_heals(node: &Node, agent: &Agent<'_>, cgroup: &Path, program: &HeldProgram, said: &str) {
-    attach_legacy(cgroup, Hook::Connect4, program, Manner::MULTI).expect("attached");
+    attach_legacy(cgroup, Hook::Connect4, program, ALLOW_MULTI).expect("attached");
     let expected = format!("the agent's own probe to {FRONTEND} is not served");
     node.eventually(|| match agent.get("/readyz") {
         Some((503, reasons)) if reasons.contains(&expected) && reasons.contains(said) => Ok(()),

@@ -13,7 +13,7 @@ use std::{
 };
 
 use caps::{CapSet, Capability};
-use lb_loader::{HeldProgram, Hook, Manner, attach_legacy, programs_attached};
+use lb_loader::{ALLOW_MULTI, HeldProgram, Hook, attach_legacy, programs_attached};
 use nix::{libc::ECONNABORTED, sys::signal::Signal};
 use rstest::rstest;
 use testing::patience::LIMIT;
@@ -191,7 +191,7 @@ fn stale_programs_in_hidden_cgroups_are_found_with_cap_dac_read_search(#[case] h
     served.node.ready();
     let attached = programs_attached(&shown, HOOK, false).expect("the kernel says");
     let stale = HeldProgram::by_id(attached[0]).expect("it is there");
-    attach_legacy(&hidden, HOOK, &stale, Manner::MULTI).expect("attached");
+    attach_legacy(&hidden, HOOK, &stale, ALLOW_MULTI).expect("attached");
     agent.end(Signal::SIGTERM);
     let hidden = File::open(hidden).expect("opened");
     let still = || {

@@ -290,6 +290,9 @@ mod tests {
         check("chaos/mutants/src/main.rs", &[&ALWAYS, &["mutants"]]);
         check("ebpf/packets/src/rows/new.rs", &[&ALWAYS, &["fuzz"]]);
         check("ebpf/bench/src/main.rs", &[&ALWAYS]);
+        // The agent and the suite evict by it; neither the verifier nor fuzzing does.
+        check("doctor/src/evict.rs", &[&ALWAYS, &SUITES]);
+        check("doctor/tests/kernel/devices.rs", &[&ALWAYS]);
         // Their tests alone are in Miri's.
         check(
             "ebpf/flow/tests/new.rs",

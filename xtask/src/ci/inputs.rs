@@ -1,6 +1,7 @@
 //! Which files each part reads, and one digest of them.
 //!
-//! A package is read with all that it is built from; what packages read outside their folders is in [`OUTSIDE`].
+//! A package is read with all that it is built from; what packages read outside their folders is in [`OUTSIDE`], and what
+//! their tests do in [`OUTSIDE_OF_TESTS`].
 
 use std::collections::BTreeSet;
 
@@ -8,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     packages::Packages,
-    parts::{CHECKED_ALWAYS, COMMON, COMPILED_DOCUMENTS, Inputs, OUTSIDE},
+    parts::{CHECKED_ALWAYS, COMMON, COMPILED_DOCUMENTS, Inputs, OUTSIDE, OUTSIDE_OF_TESTS},
     tree::Files,
 };
 
@@ -58,6 +59,14 @@ fn set(inputs: &Inputs, packages: &Packages) -> anyhow::Result<Set> {
             for (_, paths) in OUTSIDE.iter().filter(|(of, _)| *of == name) {
                 add(&mut set, paths);
             }
+        }
+        // Last, as they are folders of tests of packages that these depend on.
+        let of_tests = OUTSIDE_OF_TESTS
+            .iter()
+            .filter(|(of, _)| *tests && names.contains(of));
+        for (_, paths) in of_tests {
+            add(&mut set, paths);
+            set.without.retain(|folder| !paths.contains(&folder.as_str()));
         }
     }
     Ok(set)
@@ -273,7 +282,7 @@ mod tests {
         }
         assert!(
             missing.is_empty(),
-            "in no inputs; see OUTSIDE and COMPILED_DOCUMENTS: {missing:?}"
+            "in no inputs; see OUTSIDE, OUTSIDE_OF_TESTS and COMPILED_DOCUMENTS: {missing:?}"
         );
     }
 

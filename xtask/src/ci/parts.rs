@@ -150,6 +150,12 @@ pub(crate) const OUTSIDE: [(&str, &[&str]); 5] = [
     ("plumbline", &["suites/reports"]),
 ];
 
+/// What tests of packages are compiled with outside their own folder.
+pub(crate) const OUTSIDE_OF_TESTS: [(&str, &[&str]); 1] = [
+    // A node for a test, which the loader's tests have too.
+    ("doctor", &["ebpf/loader/tests"]),
+];
+
 /// Documents that programs or their tests are compiled with. No other `.md` file is an input of a part.
 pub(crate) const COMPILED_DOCUMENTS: [&str; 1] = ["reference-agent/METRICS.md"];
 

@@ -29,6 +29,8 @@ pub(super) enum Part {
     Packets,
     /// The loader's tests: hooks of sockets and devices, real connections
     Sockets,
+    /// The doctor's tests: what is attached, what earlier loads leave, eviction
+    Doctor,
     /// Cases of the suite, in a lab of two nodes
     Lab,
 }
@@ -65,9 +67,10 @@ const OF_NODES: [(&str, &str); 2] = [("cat", "coreutils"), ("find", "findutils")
 const ASKING: [&str; 2] = ["lb-features", "lb-verify"];
 
 /// Test programs: of which part, of which package, and their name.
-const TESTS: [(Part, &str, &str); 2] = [
+const TESTS: [(Part, &str, &str); 3] = [
     (Part::Packets, "lb-packets", "tables"),
     (Part::Sockets, "lb-loader", "kernel"),
+    (Part::Doctor, "doctor", "kernel"),
 ];
 
 /// What they are called among what runs.
@@ -97,7 +100,7 @@ pub(super) fn build(parts: &[Part]) -> anyhow::Result<Built> {
     }
     for (part, package, test) in TESTS {
         if parts.contains(&part) {
-            programs.push((format!("/bin/{test}"), tests(package, test)?));
+            programs.push((test_program(package, test), tests(package, test)?));
         }
     }
     if parts.contains(&Part::Lab) {
@@ -124,6 +127,11 @@ pub(super) fn build(parts: &[Part]) -> anyhow::Result<Built> {
         files.insert(path, stripped);
     }
     Ok(Built { files })
+}
+
+/// The path there of a test program: packages have programs of one name.
+fn test_program(package: &str, test: &str) -> String {
+    format!("/bin/{package}-{test}")
 }
 
 /// Builds a test program, optimised, and says where cargo has put it.
@@ -222,6 +230,10 @@ pub(super) fn steps(parts: &[Part], filters: &[String], limit: Duration) -> anyh
         }
     };
     let named = filters.join(" ");
+    let tested = |name: &str, package: &str, test: &str| {
+        let program = test_program(package, test);
+        step(name, &format!("{program} --test-threads=1 {named}"))
+    };
     let mut steps = vec![
         step(FEATURES, "/bin/lb-features /sys/fs/cgroup"),
         step(VERIFIER, "/bin/lb-verify"),
@@ -230,8 +242,9 @@ pub(super) fn steps(parts: &[Part], filters: &[String], limit: Duration) -> anyh
         steps.push(match part {
             // Always asked.
             Part::Features => continue,
-            Part::Packets => step("packets", &format!("/bin/tables --test-threads=1 {named}")),
-            Part::Sockets => step("sockets", &format!("/bin/kernel --test-threads=1 {named}")),
+            Part::Packets => tested("packets", "lb-packets", "tables"),
+            Part::Sockets => tested("sockets", "lb-loader", "kernel"),
+            Part::Doctor => tested("doctor", "doctor", "kernel"),
             Part::Lab => {
                 let cases = cases(filters)?.join("|");
                 let run = format!(
@@ -320,7 +333,7 @@ mod tests {
             steps.map(|steps| steps.last().unwrap().command.join(" "))
         };
         let said = last(Part::Sockets, "devices::packets").unwrap();
-        assert_eq!(said, "/bin/kernel --test-threads=1 devices::packets");
+        assert_eq!(said, "/bin/lb-loader-kernel --test-threads=1 devices::packets");
         let said = last(Part::Lab, "stale").unwrap();
         assert!(said.contains(" ^(stale-sock-legacy-multi)$ "), "{said}");
         let asked = |filters: &[String]| {

@@ -27,7 +27,11 @@ pub(super) fn of(findings: &[Findings]) -> String {
         let verified = found.verified.unwrap_or_default();
         verified.most_processed.to_string()
     }));
-    for (title, part) in [("packet tables", "packets"), ("socket tests", "sockets")] {
+    for (title, part) in [
+        ("packet tables", "packets"),
+        ("socket tests", "sockets"),
+        ("the doctor's tests", "doctor"),
+    ] {
         if findings.iter().any(|found| found.tests.contains_key(part)) {
             rows.push(row(title, findings, |found| {
                 found.tests.get(part).map_or_else(none, tests)

@@ -41,9 +41,6 @@ const UNSAFE: [&str; 4] = ["ebpf/loader", "ebpf/programs", "suites/cluster", "su
 /// The only crate that imports aya.
 const AYA: [&str; 1] = ["ebpf/loader"];
 
-/// Crates with modules that import each other in a circle. None is added.
-const TANGLED: &[&str] = &["lb-loader"];
-
 /// Folders of sources.
 const SOURCES: [&str; 6] = ["ebpf", "doctor", "reference-agent", "suites", "chaos", "xtask"];
 
@@ -76,18 +73,10 @@ pub(crate) fn findings(root: &Path) -> anyhow::Result<Findings> {
     Ok(found)
 }
 
-/// Modules that import each other, directly or through others, where that was not so before.
+/// Modules that import each other, directly or through others.
 fn circles(crates: &[graph::Crate], found: &mut Vec<String>) {
     for one in crates {
-        let is_tangled = TANGLED.contains(&one.name.as_str());
-        let circles = one.circles();
-        if is_tangled && circles.is_empty() {
-            found.push(format!(
-                "{} has no circle any more: it leaves TANGLED of xtask/src/tidy",
-                one.name
-            ));
-        }
-        for circle in circles.iter().filter(|_| !is_tangled) {
+        for circle in one.circles() {
             found.push(format!(
                 "{}: these modules import each other: {}; move what they share to one that imports none of them \
                  (`cargo xtask tidy --graph` shows who imports whom)",

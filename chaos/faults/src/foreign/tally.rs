@@ -9,10 +9,10 @@ use std::{
     process::ExitCode,
 };
 
+use doctor::{Found, Place, Scope, evict, inventory};
 use lb_loader::{
-    CraftedHook, CraftedKind, CraftedMap, Direction, Found, HeldProgram, Hook, Layer, LoaderError, Place,
-    RawMap, Scope, attach_filter, attach_legacy, attach_tcx, detach_legacy, evict, inventory, load_passing,
-    programs_attached,
+    ALLOW_MULTI, CraftedHook, CraftedKind, CraftedMap, Direction, HeldProgram, Hook, Layer, LoaderError,
+    RawMap, attach_filter, attach_legacy, attach_tcx, detach_legacy, load_passing, programs_attached,
 };
 
 use super::{Answer, Command, Tally};
@@ -99,7 +99,7 @@ impl Foreign {
         for name in hooks {
             let hook = hook(name)?;
             let (program, counter) = load(hook.into())?;
-            attach_legacy(&self.cgroup, hook, &program, lb_loader::Manner::MULTI).map_err(message)?;
+            attach_legacy(&self.cgroup, hook, &program, ALLOW_MULTI).map_err(message)?;
             self.add(At::Cgroup(hook), program, counter)?;
         }
         let device = device(device_of)?;

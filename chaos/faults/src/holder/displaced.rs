@@ -6,7 +6,8 @@ use std::{
     process,
 };
 
-use lb_loader::{Manner, Place, Scope, attach_link, inventory, pin_link};
+use doctor::{Manner, Place, Scope, inventory};
+use lb_loader::{attach_link, pin_link};
 
 use super::Held;
 use crate::{

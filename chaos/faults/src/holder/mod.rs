@@ -15,7 +15,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lb_loader::{Hook, LoaderError, Manner, attach_legacy, attach_link, detach_legacy, programs_attached};
+use lb_loader::{
+    ALLOW_MULTI, ALLOW_OVERRIDE, Hook, LoaderError, attach_legacy, attach_link, detach_legacy,
+    programs_attached,
+};
 
 pub(crate) use self::cgroup::cgroup_id;
 use self::{cgroup::TargetCgroup, displaced::Displaced};
@@ -254,8 +257,8 @@ impl Holder {
 fn attach(cgroup: &Path, held: &Held, manner: As) -> Result<Ours, LoaderError> {
     let legacy = |flags| attach_legacy(cgroup, held.hook, &held.program, flags).map(|()| Ours::Legacy);
     match manner {
-        As::Multi => legacy(Manner::MULTI),
-        As::Override => legacy(Manner::OVERRIDE),
+        As::Multi => legacy(ALLOW_MULTI),
+        As::Override => legacy(ALLOW_OVERRIDE),
         As::Exclusive => legacy(0),
         As::Link => attach_link(cgroup, held.hook, &held.program).map(|_link| Ours::Link { _link }),
     }

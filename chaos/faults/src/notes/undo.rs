@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lb_loader::{Evicted, Found, Manner, Place, Scope, evict, inventory};
+use doctor::{Evicted, Found, Manner, Place, Scope, evict, inventory};
 use nix::{
     errno::Errno,
     mount::{MntFlags, umount2},

@@ -5,9 +5,10 @@
 
 use std::{collections::BTreeSet, io, os::fd::OwnedFd, path::PathBuf, process::ExitCode, time::Instant};
 
+use doctor::{Found, Manner, Place, Scope, evict, inventory};
 use lb_loader::{
-    CraftedHook, Direction, Found, HeldProgram, Layer, LoaderError, Manner, Place, Scope, XdpMode,
-    attach_filter, attach_tcx_link, attach_xdp, evict, inventory, load_misleading, load_passing,
+    CraftedHook, Direction, HeldProgram, Layer, LoaderError, XdpMode, attach_filter, attach_tcx_link,
+    attach_xdp, load_misleading, load_passing,
 };
 
 use super::{Again, Answer, AtDevice, Command};

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use lb_loader::{Found, Hook, Ownership};
+use doctor::Found;
+use lb_loader::{Hook, Ownership};
 use mutants::foreign_removed::greedy;
 use reference_agent::{
     datapath::Datapath,

@@ -1,6 +1,7 @@
 //! Where a program of an earlier load lets no other in, the mutant says that it is attached; the production agent doesn't.
 
-use lb_loader::{Found, Inventory, LoaderError, Manner, Ownership};
+use doctor::{Found, Inventory, Manner};
+use lb_loader::{LoaderError, Ownership};
 use mutants::{
     flawed::{Flaw, Flawed},
     shut_out::shut_out,

@@ -7,20 +7,17 @@ use std::{
     fs::File,
     io,
     os::fd::{AsFd as _, OwnedFd},
-    sync::{Mutex, PoisonError},
 };
 
 use lb_abi::Config;
 use nix::fcntl::Flock;
 
 use crate::{
-    Attachment, DeviceHook, DeviceMode, Direction, Evicted, Filesystem, HeldProgram, Hook, Inventory,
-    LoaderError, Manner, MapError, MapName, Maps, Options, Place,
+    Attachment, DeviceHook, DeviceMode, Direction, Filesystem, HeldProgram, Hook, LoaderError, MapError,
+    MapName, Maps, Options,
     attachment::{attachments, is_at},
     cgroup::Cgroup,
-    connections, environment, evict,
-    inventory::{self, cgroups::Hierarchy, programs::Owner},
-    leftovers,
+    connections, environment,
     map::{
         Barrier, carry, fit,
         pins::{Next, Pins},
@@ -58,8 +55,8 @@ pub struct Replaced {
 
 /// Maps and programs of one node, held by one process at a time.
 ///
-/// In this order: [`open`](Self::open), fill [`maps`](Self::maps), [`attach`](Self::attach), then
-/// [`evict`] what earlier loads have left ([`leftovers`](Self::leftovers)).
+/// In this order: [`open`](Self::open), fill [`maps`](Self::maps), [`attach`](Self::attach); then the doctor evicts what
+/// earlier loads have left (`doctor::Leftovers`).
 /// Dropping it leaves everything running: links and maps are pinned.
 #[derive(Debug)]
 pub struct Datapath {
@@ -76,9 +73,6 @@ pub struct Datapath {
     mode: DeviceMode,
     /// Likewise, by index of the device.
     device_links: HashMap<(u32, Direction), OwnedFd>,
-    /// What was seen of all programs on the machine.
-    seen: Mutex<inventory::programs::Programs>,
-    hierarchy: Hierarchy,
     _lock: Flock<File>,
 }
 
@@ -131,8 +125,8 @@ impl Datapath {
                     why: why.to_string(),
                     lost,
                 });
-                // Who looks at a program before META says whose it is takes it for somebody else's, for as long as it
-                // is loaded.
+                // The doctor, and other agents, remember of a program whose it is: META must say so before they can see
+                // it.
                 let programs = object::load(&next, flows, options.sockets, || {
                     pins.finish_next()?;
                     fit::inspect(&next).map_err(|why| LoaderError::Incomplete {
@@ -167,8 +161,6 @@ impl Datapath {
             links: Vec::new(),
             mode: options.devices,
             device_links: HashMap::new(),
-            seen: Mutex::default(),
-            hierarchy: Hierarchy::of(&options.cgroup)?,
             pins,
             cgroup,
             _lock: lock,
@@ -224,7 +216,8 @@ impl Datapath {
     /// come first: a flow that a client's packets open before would meet what the same port connects to next. Idempotent; after an error, once more does what is left.
     ///
     /// # Errors
-    /// [`LoaderError::Occupied`] if a program that is not ours was attached in a way that forbids others.
+    /// [`LoaderError::Occupied`] if a program is attached there or above in a way that forbids others. It may be an earlier
+    /// load's, which `doctor::Leftovers::attach` evicts.
     pub fn attach(&mut self) -> Result<Vec<Attached>, LoaderError> {
         let mut links = Vec::new();
         let mut attached = Vec::new();
@@ -263,24 +256,14 @@ impl Datapath {
         attachments(&self.cgroup, &self.programs.ids())
     }
 
-    /// What earlier loads of ours have left running for this node: at any cgroup, shown by a mount or not, removed or
-    /// not; at any device; and programs that are attached where nobody can look, which are [`disarm`](crate::disarm)ed.
-    /// Attachments are [`Ownership::Earlier`](crate::Ownership::Earlier), for [`evict`]. Pins and holders are not looked for.
-    ///
-    /// Cheap enough for every second while nothing of ours is loaded but this.
-    pub fn leftovers(&self) -> Result<Inventory, LoaderError> {
-        let owner = Owner {
-            programs: self.programs.ids().into_iter().collect(),
-            meta: None,
-            namespace: node::namespace_cookie()?,
-        };
-        let node = leftovers::Node {
-            hierarchy: &self.hierarchy,
-            owner: &owner,
-            meta: Some(self.programs.map_id(MapName::Meta)?),
-        };
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        node.leftovers(&mut seen)
+    /// The cgroup whose sockets the socket programs are for.
+    pub const fn cgroup(&self) -> &Cgroup {
+        &self.cgroup
+    }
+
+    /// The id of META, by which programs of this set of maps are known.
+    pub fn meta_id(&self) -> Result<u32, LoaderError> {
+        self.programs.map_id(MapName::Meta)
     }
 
     /// The link that attaches a program; `true`: it was there before.
@@ -308,38 +291,16 @@ impl Datapath {
         Ok(is_at(&describe(hook, &link)?, &self.cgroup, hook).then_some(link))
     }
 
-    /// A new link. If it is not let in, what an earlier load of ours has attached the legacy way, there or above,
-    /// without ALLOW_MULTI, is taken away first.
     fn create_link(&self, hook: Hook, program: &HeldProgram) -> Result<OwnedFd, LoaderError> {
-        let create = || bpf::link_create(self.cgroup.as_fd(), program.as_fd(), hook.attach_type());
-        let refused = match create() {
-            Err(error) if error.raw_os_error() == Some(libc::EPERM) => error,
-            link => {
-                return link.map_err(LoaderError::kernel(format!(
-                    "attach {hook} to {}",
-                    self.cgroup.path().display()
-                )));
-            }
-        };
-        let mut evicted = false;
-        for found in self.leftovers()?.attachments {
-            let in_the_way = matches!(
-                (&found.place, &found.manner),
-                (Place::Cgroup { attach_type, .. }, Manner::Legacy { .. }) if *attach_type == hook.attach_type()
-            );
-            evicted |= in_the_way && evict(&found, false)? == Evicted::Detached;
-        }
-        let occupied = |source| LoaderError::Occupied {
-            hook,
-            cgroup: self.cgroup.path().to_owned(),
-            others: bpf::query(self.cgroup.as_fd(), hook.attach_type(), true)
-                .map_or_else(|_| Vec::new(), |attached| attached.programs),
-            source,
-        };
-        if evicted {
-            create().map_err(occupied)
-        } else {
-            Err(occupied(refused))
+        match bpf::link_create(self.cgroup.as_fd(), program.as_fd(), hook.attach_type()) {
+            Err(source) if source.raw_os_error() == Some(libc::EPERM) => Err(LoaderError::Occupied {
+                hook,
+                cgroup: self.cgroup.to_string(),
+                others: bpf::query(self.cgroup.as_fd(), hook.attach_type(), true)
+                    .map_or_else(|_| Vec::new(), |attached| attached.programs),
+                source,
+            }),
+            link => link.map_err(LoaderError::kernel(format!("attach {hook} to {}", self.cgroup))),
         }
     }
 }

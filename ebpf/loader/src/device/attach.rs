@@ -5,9 +5,9 @@ use std::{
     os::fd::{AsFd as _, OwnedFd},
 };
 
-use super::{AttachedDevice, Device, DeviceManner, DeviceMode, Direction, scan::Owners};
+use super::{AttachedDevice, DeviceManner, layers::manner, scan::Owners};
 use crate::{
-    DeviceHook, HeldProgram, LoaderError,
+    Device, DeviceHook, DeviceMode, HeldProgram, LoaderError,
     map::pins::Pins,
     sys::{
         self,
@@ -178,23 +178,5 @@ impl Attaching<'_> {
             self.program.id(),
             self.device
         ))
-    }
-}
-
-pub(super) fn manner(filter: &Filter) -> DeviceManner {
-    DeviceManner::Filter {
-        priority: filter.priority,
-        handle: filter.handle,
-        chain: filter.chain,
-    }
-}
-
-impl DeviceHook {
-    /// Which packets of its device it sees.
-    pub const fn direction(self) -> Direction {
-        match self {
-            Self::NodeIngress | Self::PodIngress => Direction::Ingress,
-            Self::NodeEgress | Self::PodEgress => Direction::Egress,
-        }
     }
 }

@@ -1,173 +1,40 @@
-//! Network devices: which programs go where, and what is attached.
+//! Programs at network devices.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `attach` | puts a program at a device: by a link of TCX, or as a filter of clsact |
-//! | `scan` | what is attached to the devices of a network namespace and whose it is; ends it |
-//! | `unowned` | attachments that nobody pins |
+//! | `layers` | [`DeviceProgram`]: what is attached to devices, at every layer; ends it |
+//! | `scan` | whose programs are attached where our own programs go |
+//! | `unowned` | attachments without a pin |
 //!
 //! A device is of the network namespace of the thread that calls, and is named by its index: names are given anew.
 
 pub(crate) mod attach;
+pub(crate) mod layers;
 pub(crate) mod scan;
 mod unowned;
 
-use std::fmt;
-
-pub use self::unowned::{attach_filter, attach_tcx, attach_tcx_link, attach_xdp};
+pub use self::{
+    layers::{DeviceProgram, device_programs, remove_empty_clsact},
+    unowned::{attach_filter, attach_tcx, attach_tcx_link, attach_xdp},
+};
 use crate::{
-    DeviceHook, LoaderError, Ownership,
+    Device, DeviceHook, DeviceId, DeviceKind, Direction, LoaderError, Ownership, XdpMode,
     sys::{
         filter::{self, Link},
         netlink::{Family, Netlink},
-        tcx,
     },
 };
-
-/// How a device is asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DeviceId<'a> {
-    /// By the name that it has now.
-    Name(&'a str),
-    /// By its index, which is its own for as long as it is there.
-    Index(u32),
-}
-
-impl<'a> From<&'a str> for DeviceId<'a> {
-    fn from(name: &'a str) -> Self {
-        Self::Name(name)
-    }
-}
-
-impl From<u32> for DeviceId<'_> {
-    fn from(index: u32) -> Self {
-        Self::Index(index)
-    }
-}
-
-impl fmt::Display for DeviceId<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Name(name) => f.write_str(name),
-            Self::Index(index) => write!(f, "with index {index}"),
-        }
-    }
-}
-
-/// A network device.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Device {
-    /// Its index in its network namespace.
-    pub index: u32,
-    /// Its name when it was looked at, for people.
-    pub name: String,
-}
-
-impl fmt::Display for Device {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.name, self.index)
-    }
-}
-
-/// What is behind a device.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum DeviceKind {
-    /// The network: other nodes, clients outside.
-    Node,
-    /// A pod of this node.
-    Pod,
-    /// The node itself: the loopback device, of which only what leaves by it is seen.
-    Loopback,
-}
-
-impl DeviceKind {
-    /// Its hooks, in the order in which they are attached: what shows the frontend to clients first, so that none
-    /// sees an answer from a backend.
-    pub const fn hooks(self) -> &'static [DeviceHook] {
-        match self {
-            Self::Node => &[DeviceHook::NodeEgress, DeviceHook::NodeIngress],
-            Self::Pod => &[DeviceHook::PodEgress, DeviceHook::PodIngress],
-            Self::Loopback => &[DeviceHook::NodeEgress],
-        }
-    }
-
-    /// What its devices are to the kernel: `ARPHRD_ETHER`, `ARPHRD_LOOPBACK`. Both have Ethernet's header.
-    const fn hardware(self) -> u16 {
-        match self {
-            Self::Node | Self::Pod => 1,
-            Self::Loopback => 772,
-        }
-    }
-}
-
-/// Which packets of a device a program sees.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Direction {
-    /// Those that come in by it.
-    Ingress,
-    /// Those that leave by it.
-    Egress,
-}
-
-impl Direction {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Ingress, Self::Egress];
-
-    /// In lower case.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ingress => "ingress",
-            Self::Egress => "egress",
-        }
-    }
-
-    pub(crate) const fn attach_type(self) -> u32 {
-        match self {
-            Self::Ingress => tcx::INGRESS,
-            Self::Egress => tcx::EGRESS,
-        }
-    }
-
-    pub(crate) const fn parent(self) -> u32 {
-        match self {
-            Self::Ingress => filter::INGRESS,
-            Self::Egress => filter::EGRESS,
-        }
-    }
-}
-
-impl fmt::Display for Direction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// How packet programs are attached, where others attach theirs too. A program of TCX that lets a packet pass lets it
-/// pass all programs after it, and all filters.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum DeviceMode {
-    /// By a link of TCX ahead of every program that is there. Where the kernel has no TCX (before 6.6): as a filter of
-    /// priority 1, ahead of those of this priority that are there.
-    #[default]
-    First,
-    /// By a link of TCX after every program that is there; otherwise as a filter of priority 65535.
-    Last,
-    /// As a filter of clsact, which run after all of TCX, in the order of their priorities.
-    Filter {
-        /// From 1 on.
-        priority: u16,
-    },
-}
 
 /// In which way a program is attached to a device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum DeviceManner {
-    /// By a link of TCX.
+    /// By a link of TCX or netkit.
     Link {
         /// The link.
         id: u32,
     },
-    /// By TCX, without a link (`BPF_PROG_ATTACH`).
+    /// By TCX or netkit, without a link (`BPF_PROG_ATTACH`).
     Program,
     /// As a filter.
     Filter {
@@ -177,6 +44,11 @@ pub enum DeviceManner {
         handle: u32,
         /// Its chain; those that are not 0 run only when a filter says so.
         chain: u32,
+    },
+    /// To XDP, by a link or without one: rtnetlink does not say which.
+    Xdp {
+        /// Where it runs.
+        mode: XdpMode,
     },
 }
 
@@ -214,13 +86,6 @@ pub struct DeviceAttachment {
     pub name: String,
     /// Ids of the maps it uses.
     pub map_ids: Vec<u32>,
-}
-
-impl DeviceAttachment {
-    /// Where it is, for messages.
-    pub(crate) fn place(&self) -> String {
-        format!("{} of {}", self.direction, self.device)
-    }
 }
 
 /// A device, whatever it is.

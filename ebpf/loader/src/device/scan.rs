@@ -1,16 +1,14 @@
-//! What is attached to the devices of a network namespace, and whose it is.
+//! Whose programs are attached to devices, at the layers where our own programs go.
 
-use std::{collections::HashMap, io, os::fd::AsFd as _};
+use std::collections::HashMap;
 
-use super::{Device, DeviceAttachment, DeviceManner, Direction, attach::manner};
+use super::{DeviceAttachment, DeviceManner, DeviceProgram, layers};
 use crate::{
-    HeldProgram, LoaderError, Ownership,
+    Device, Direction, HeldProgram, Layer, LoaderError, Ownership,
     object::Programs,
     sys::{
         filter::{self, Link},
-        link::{self, Target},
-        netlink::{Netlink, errno},
-        tcx,
+        netlink::Netlink,
     },
 };
 
@@ -62,6 +60,25 @@ impl<'a> Owners<'a> {
         self.known.insert(program_id, owned.clone());
         Ok(owned)
     }
+
+    /// With whose it is; `None`: it has been detached since, and is gone.
+    fn attachment(
+        &mut self,
+        program: DeviceProgram,
+        programs: Option<&Programs>,
+    ) -> Result<Option<DeviceAttachment>, LoaderError> {
+        let owned = self.of(program.program_id)?;
+        Ok(owned.map(|owned| DeviceAttachment {
+            device: program.device,
+            direction: program.direction,
+            hook: programs.and_then(|programs| programs.device_hook(program.program_id)),
+            manner: program.manner,
+            program_id: program.program_id,
+            ownership: owned.ownership,
+            name: owned.name,
+            map_ids: owned.map_ids,
+        }))
+    }
 }
 
 /// What is attached to every device; `programs`: those that are [`Ownership::Current`].
@@ -76,7 +93,7 @@ pub(crate) fn attachments(
     at(netlink, devices, programs)
 }
 
-/// What is attached to these devices.
+/// What is attached to these devices, where our own programs are: at TCX, then at clsact.
 pub(crate) fn at(
     netlink: &mut Netlink,
     devices: impl IntoIterator<Item = Device>,
@@ -87,103 +104,31 @@ pub(crate) fn at(
     let mut found = Vec::new();
     for device in devices {
         for direction in Direction::ALL {
-            for (program_id, manner) in raw(netlink, &device, direction)? {
-                // It may have been detached since, by its owner.
-                let Some(Owned {
-                    ownership,
-                    name,
-                    map_ids,
-                }) = owners.of(program_id)?
-                else {
-                    continue;
-                };
-                found.push(DeviceAttachment {
-                    device: device.clone(),
-                    direction,
-                    hook: programs.and_then(|programs| programs.device_hook(program_id)),
-                    manner,
-                    program_id,
-                    ownership,
-                    name,
-                    map_ids,
-                });
+            for layer in [Layer::Tcx, Layer::Clsact] {
+                for program in layers::at(netlink, &device, layer, direction)? {
+                    found.extend(owners.attachment(program, programs)?);
+                }
             }
         }
     }
     Ok(found)
 }
 
-/// Programs in the order in which they run: TCX, then filters. Of a device that is gone meanwhile, none.
-fn raw(
-    netlink: &mut Netlink,
-    device: &Device,
-    direction: Direction,
-) -> Result<Vec<(u32, DeviceManner)>, LoaderError> {
-    let failed = || LoaderError::kernel(format!("ask what is attached to {direction} of {device}"));
-    let tcx = match tcx::query(device.index, direction.attach_type()) {
-        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(Vec::new()),
-        tcx => tcx.map_err(failed())?.unwrap_or_default(),
-    };
-    let filters = match filter::filters(netlink, device.index, direction.parent()) {
-        Err(error) if errno(&error) == Some(libc::ENODEV) => Vec::new(),
-        filters => filters.map_err(failed())?,
-    };
-    let tcx = tcx.into_iter().map(|entry| {
-        let manner = entry
-            .link_id
-            .map_or(DeviceManner::Program, |id| DeviceManner::Link { id });
-        (entry.program_id, manner)
-    });
-    let filters = filters.iter().map(|filter| (filter.program_id, manner(filter)));
-    Ok(tcx.chain(filters).collect())
-}
-
-/// Ends an attachment. `false`: it has ended already, or its link or filter carries another program by now. clsact stays:
-/// somebody else may be about to use it.
+/// Detaches what is attached. `false`: it is detached already, or its link or filter carries another program by now.
 pub(crate) fn end(netlink: &mut Netlink, attachment: &DeviceAttachment) -> Result<bool, LoaderError> {
-    let DeviceAttachment {
-        device,
-        direction,
-        manner,
-        program_id,
-        ..
-    } = attachment;
-    let failed = || LoaderError::kernel(format!("detach program {program_id} from {}", attachment.place()));
-    match *manner {
-        DeviceManner::Link { id } => end_link(id, *program_id, device, *direction).map_err(failed()),
-        DeviceManner::Program => {
-            HeldProgram::find(*program_id)?.map_or(Ok(false), |program| {
-                match tcx::detach(device.index, program.as_fd(), direction.attach_type()) {
-                    Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(false),
-                    detached => detached.map_err(failed()),
-                }
-            })
-        }
-        DeviceManner::Filter { .. } => end_filter(netlink, attachment).map_err(failed()),
-    }
-}
-
-fn end_link(id: u32, program_id: u32, device: &Device, direction: Direction) -> io::Result<bool> {
-    let link = match link::open(id) {
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(false),
-        link => link?,
+    let program = DeviceProgram {
+        device: attachment.device.clone(),
+        layer: match attachment.manner {
+            DeviceManner::Link { .. } | DeviceManner::Program => Layer::Tcx,
+            DeviceManner::Filter { .. } => Layer::Clsact,
+            DeviceManner::Xdp { .. } => Layer::Xdp,
+        },
+        direction: attachment.direction,
+        manner: attachment.manner,
+        program_id: attachment.program_id,
     };
-    let here = Target::Device {
-        ifindex: device.index,
-        attach_type: direction.attach_type(),
-    };
-    let described = link::describe(link.as_fd())?;
-    if described.program_id != program_id || described.target != here {
-        return Ok(false);
-    }
-    link::detach(link.as_fd()).map(|()| true)
-}
-
-fn end_filter(netlink: &mut Netlink, attachment: &DeviceAttachment) -> io::Result<bool> {
-    let (index, parent) = (attachment.device.index, attachment.direction.parent());
-    let same = filter::filters(netlink, index, parent)?
-        .into_iter()
-        .find(|filter| filter.program_id == attachment.program_id && manner(filter) == attachment.manner);
-    let Some(filter) = same else { return Ok(false) };
-    filter::remove(netlink, index, &filter)
+    program.end(netlink).map_err(LoaderError::kernel(format!(
+        "detach program {} from {} of {}",
+        program.program_id, program.direction, program.device
+    )))
 }

@@ -1,19 +1,19 @@
-//! Attachments that nobody pins: without a link they stay until they are removed or the device is, whatever process ends;
-//! by a link, for as long as somebody holds it. What earlier and other implementations leave, and what tests and fault
-//! injection make.
+//! Attachments without a pin: without a link they stay until they are removed or the device is, whatever process ends;
+//! by a link, for as long as a descriptor of it is open. Earlier and other implementations leave such, and tests and fault
+//! injection make them.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use super::{DeviceId, Direction, find, netlink};
+use super::{find, netlink};
 use crate::{
-    HeldProgram, LoaderError, XdpMode,
+    DeviceId, Direction, HeldProgram, LoaderError, XdpMode,
     sys::{
         filter::{self, Carrier, Place},
         tcx,
     },
 };
 
-/// Makes a program of anybody's a filter of clsact that decides itself, ahead of those of the same priority; at ingress
+/// Makes a program of any owner a filter of clsact that decides itself, ahead of those of the same priority; at ingress
 /// also of `ingress`, where that is there.
 pub fn attach_filter<'a>(
     device: impl Into<DeviceId<'a>>,
@@ -40,7 +40,7 @@ pub fn attach_filter<'a>(
     filter::put(&mut netlink, device.index, place, program.as_fd(), program.name()).map_err(failed())
 }
 
-/// Attaches a program of anybody's by TCX without a link, after those that are there.
+/// Attaches a program of any owner by TCX without a link, after those that are there.
 pub fn attach_tcx<'a>(
     device: impl Into<DeviceId<'a>>,
     direction: Direction,
@@ -53,8 +53,8 @@ pub fn attach_tcx<'a>(
     )))
 }
 
-/// Attaches a program of anybody's by a link of TCX that nobody pins, after those that are there: it stays for as long as
-/// somebody holds the descriptor, or another one of the link, and until the link is detached.
+/// Attaches a program of any owner by a link of TCX without a pin, after those that are there: it stays for as long as
+/// the descriptor, or another one of the link, is open, and until the link is detached.
 pub fn attach_tcx_link<'a>(
     device: impl Into<DeviceId<'a>>,
     direction: Direction,
@@ -69,7 +69,7 @@ pub fn attach_tcx_link<'a>(
     ))
 }
 
-/// Attaches a program of anybody's to XDP without a link, where none is in this mode.
+/// Attaches a program of any owner to XDP without a link, where none is in this mode.
 pub fn attach_xdp<'a>(
     device: impl Into<DeviceId<'a>>,
     mode: XdpMode,

@@ -13,10 +13,10 @@ use lb_abi::{
     flow_flags,
 };
 
-use super::{MapName, Maps, View, fit};
-use crate::{LoaderError, MapError, sys::READ_ONLY};
+use super::{Maps, View, fit};
+use crate::{LoaderError, MapError, MapName, sys::READ_ONLY};
 
-/// Gives every flow the ids that its service port and backend have in these maps; 0, which is nobody's, where there is
+/// Gives every flow the ids that its service port and backend have in these maps; 0, which is no id, where there is
 /// none. Returns how many had others. A flow that passes meanwhile may lose what is seen of it in that moment.
 ///
 /// Of a frontend with two service ports, the flow gets that for clients outside if it is an SNAT, otherwise that for

@@ -1,8 +1,7 @@
-//! The maps: which there are ([`MapName`]), typed access ([`Table`], [`ServiceTable`] …), and the pinned set.
+//! The maps: typed access ([`Table`], [`ServiceTable`] …), and the pinned set.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `name` | names, capacities, layouts |
 //! | `table` | hash maps and the trie, typed |
 //! | `memory` | arrays as memory |
 //! | `services` | SERVICES |
@@ -20,7 +19,6 @@ mod config;
 mod counters;
 pub(crate) mod fit;
 mod memory;
-mod name;
 pub(crate) mod pins;
 mod services;
 mod table;
@@ -37,13 +35,12 @@ pub(crate) use self::barrier::Barrier;
 pub use self::{
     config::ConfigTable,
     counters::Counts,
-    name::MapName,
     services::{ServiceTable, ServiceView},
     table::{Plain, Table, View},
     traffic::{TrafficTable, TrafficView},
 };
 use self::{counters::Counters, pins::Pins};
-use crate::{LoaderError, MapError, sys};
+use crate::{LoaderError, MapError, MapName, sys};
 
 /// The maps of an open [`Datapath`](crate::Datapath), or of a [`Detached`](crate::Detached) one.
 #[derive(Debug)]

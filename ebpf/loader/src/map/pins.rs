@@ -164,12 +164,12 @@ impl Pins {
     }
 
     /// Removes what other versions of this agent have pinned in folders of their own, which ends what they attach by
-    /// links that nobody else holds; returns which folders.
+    /// links that no process holds; returns which folders.
     pub(crate) fn remove_others(&self) -> Result<Vec<PathBuf>, LoaderError> {
         let failed = || LoaderError::path("list", &self.root);
         let mut removed = Vec::new();
         let entries = match fs::read_dir(&self.root) {
-            // Somebody has removed all pins.
+            // All pins were removed meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(removed),
             entries => entries.map_err(failed())?,
         };

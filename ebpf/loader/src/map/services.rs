@@ -1,6 +1,6 @@
 //! SERVICES, as memory: a service port is switched by one store of eight bytes.
 //!
-//! `bpf_map_update_elem` on an array copies the value with memcpy, of which nobody promises that a program on
+//! `bpf_map_update_elem` on an array copies the value with memcpy, which does not promise that a program on
 //! another CPU sees all of it or nothing.
 
 use std::{

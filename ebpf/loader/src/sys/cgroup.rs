@@ -11,20 +11,20 @@ const PROG_ATTACH: i32 = 8;
 const PROG_DETACH: i32 = 9;
 const PROG_QUERY: i32 = 16;
 
-/// `BPF_F_ALLOW_OVERRIDE`: a program that cgroups below replace by their own.
-pub(crate) const ALLOW_OVERRIDE: u32 = 1;
+/// `BPF_F_ALLOW_OVERRIDE`: a program that those of cgroups below replace there.
+pub const ALLOW_OVERRIDE: u32 = 1;
 /// `BPF_F_ALLOW_MULTI`: one that runs beside others, there and below.
-pub(crate) const ALLOW_MULTI: u32 = 1 << 1;
+pub const ALLOW_MULTI: u32 = 1 << 1;
 /// `BPF_F_QUERY_EFFECTIVE`.
 const EFFECTIVE: u32 = 1;
 
 /// What is attached to a hook of a cgroup.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Attached {
+pub struct Attached {
     /// Ids in the order in which they run, once for each attachment.
-    pub(crate) programs: Vec<u32>,
+    pub programs: Vec<u32>,
     /// How the cgroup was attached to: [`ALLOW_MULTI`], [`ALLOW_OVERRIDE`], or 0; of the effective ones, 0.
-    pub(crate) flags: u32,
+    pub flags: u32,
 }
 
 /// What is attached to a hook; `effective`: with what is inherited from the cgroups above.

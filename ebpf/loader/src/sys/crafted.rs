@@ -1,8 +1,11 @@
 //! Maps with names, and programs from instructions: what only tests make by hand.
 
-use std::{io, os::fd::OwnedFd};
+use std::{
+    io,
+    os::fd::{BorrowedFd, OwnedFd},
+};
 
-use super::{address, bpf_fd, map::Layout};
+use super::{address, bpf_fd, link, map::Layout, raw};
 
 const MAP_CREATE: i32 = 0;
 const PROG_LOAD: i32 = 5;
@@ -91,4 +94,25 @@ pub(crate) fn load(
     };
     // SAFETY: instructions and licence outlive the call; returns a new descriptor.
     unsafe { bpf_fd(PROG_LOAD, &mut attributes) }
+}
+
+/// Attaches a program to XDP of a device by a link.
+pub(crate) fn link_xdp(ifindex: u32, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    /// `BPF_XDP`.
+    const XDP: u32 = 37;
+    #[repr(C)]
+    struct Create {
+        program: u32,
+        ifindex: u32,
+        attach_type: u32,
+        flags: u32,
+    }
+    let mut attributes = Create {
+        program: raw(program),
+        ifindex,
+        attach_type: XDP,
+        flags: 0,
+    };
+    // SAFETY: no addresses; returns a new descriptor.
+    unsafe { bpf_fd(link::CREATE, &mut attributes) }
 }

@@ -52,7 +52,7 @@ impl UdpSocket {
         SocketAddr::new(ip, port)
     }
 
-    /// Ends its connection: whoever waits for an answer sees ECONNABORTED. `false`: it is gone, or has another peer by now.
+    /// Ends its connection: a receive fails with ECONNABORTED. `false`: it is gone, or has another peer by now.
     ///
     /// # Errors
     /// EOPNOTSUPP of kernels without `CONFIG_INET_DIAG_DESTROY`.

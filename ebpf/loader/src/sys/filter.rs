@@ -250,7 +250,8 @@ pub(crate) fn add_clsact(netlink: &mut Netlink, ifindex: u32) -> io::Result<Carr
     )?) {
         Err(error) if errno(&error) == Some(libc::EEXIST) => {
             let carrier = carrier(netlink, ifindex)?;
-            carrier.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "somebody else removed it at once"))
+            carrier
+                .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "another program removed it at once"))
         }
         done => done.map(|()| Carrier::Clsact),
     }

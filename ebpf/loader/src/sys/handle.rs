@@ -38,6 +38,6 @@ pub(crate) fn open_cgroup(beside: BorrowedFd<'_>, id: u64) -> io::Result<OwnedFd
         .ok()
         .filter(|fd| *fd >= 0)
         .ok_or_else(io::Error::last_os_error)?;
-    // SAFETY: new, and nobody else's.
+    // SAFETY: new, and owned by nothing else.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -16,25 +16,58 @@ const DETACH: i32 = 34;
 
 /// What the kernel tells of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Link {
-    pub(crate) id: u32,
-    pub(crate) program_id: u32,
-    pub(crate) target: Target,
+pub struct Link {
+    /// Its id.
+    pub id: u32,
+    /// The program that it attaches.
+    pub program_id: u32,
+    /// What to.
+    pub target: Target,
 }
 
 /// Where a link attaches its program.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Target {
-    /// `id` is 0 if it is detached, or its cgroup was removed.
-    Cgroup { id: u64, attach_type: u32 },
-    /// By TCX, or netkit's own hooks. `ifindex` is 0 if it is detached, or its device is gone.
-    Device { ifindex: u32, attach_type: u32 },
-    /// By XDP; likewise.
-    Xdp { ifindex: u32 },
-    /// To a network namespace, by the number of its file; 0 if it is gone.
-    Namespace { inode: u32, attach_type: u32 },
+pub enum Target {
+    /// A hook of a cgroup.
+    Cgroup {
+        /// The cgroup; 0 if the link is detached, or its cgroup was removed.
+        id: u64,
+        /// `enum bpf_attach_type`.
+        attach_type: u32,
+    },
+    /// TCX or netkit's own hooks.
+    Device {
+        /// The device; 0 if the link is detached, or its device is gone.
+        ifindex: u32,
+        /// `enum bpf_attach_type`.
+        attach_type: u32,
+    },
+    /// XDP.
+    Xdp {
+        /// As of [`Device`](Self::Device).
+        ifindex: u32,
+    },
+    /// A network namespace.
+    Namespace {
+        /// The number of its file; 0 if it is gone.
+        inode: u32,
+        /// `enum bpf_attach_type`.
+        attach_type: u32,
+    },
     /// Anything else.
     Other,
+}
+
+impl Target {
+    /// Whether the link still attaches its program to something.
+    pub const fn is_there(self) -> bool {
+        match self {
+            Self::Cgroup { id, .. } => id != 0,
+            Self::Device { ifindex, .. } | Self::Xdp { ifindex } => ifindex != 0,
+            Self::Namespace { inode, .. } => inode != 0,
+            Self::Other => true,
+        }
+    }
 }
 
 /// Puts another program in the place of a link's: there is no moment with both or neither.
@@ -56,7 +89,7 @@ pub(crate) fn update(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Resul
     unsafe { bpf(UPDATE, &mut attributes) }.map(drop)
 }
 
-/// Detaches a link, whoever holds it.
+/// Detaches a link, also one that other processes hold.
 pub(crate) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
     #[repr(C)]
     struct Detach {

@@ -14,6 +14,7 @@ pub(crate) const HASH: u32 = 1;
 /// `BPF_MAP_TYPE_ARRAY`.
 pub(crate) const ARRAY: u32 = 2;
 /// `BPF_MAP_TYPE_PROG_ARRAY`.
+#[cfg(feature = "testing")]
 pub(crate) const PROG_ARRAY: u32 = 3;
 /// `BPF_MAP_TYPE_PERCPU_HASH`.
 pub(crate) const PERCPU_HASH: u32 = 5;
@@ -58,11 +59,13 @@ pub struct Layout {
 
 /// What the kernel tells of a map.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Description {
-    pub(crate) id: u32,
-    pub(crate) layout: Layout,
-    /// At most 15 bytes, chosen by whoever made it.
-    pub(crate) name: String,
+pub struct Description {
+    /// Its id; not given again while the map is there.
+    pub id: u32,
+    /// Its type and sizes.
+    pub layout: Layout,
+    /// At most 15 bytes, chosen by its creator, not unique: for people only.
+    pub name: String,
 }
 
 /// Describes an open map.
@@ -193,25 +196,6 @@ pub(crate) unsafe fn lookup<K, V: ?Sized>(
     };
     // SAFETY: the caller's promise.
     absent_is_false(unsafe { bpf(LOOKUP, &mut element) })
-}
-
-/// An open array of programs.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ProgArray<'a>(BorrowedFd<'a>);
-
-impl<'a> ProgArray<'a> {
-    /// `None`: the map is of another type.
-    pub(crate) fn of(map: BorrowedFd<'a>) -> io::Result<Option<Self>> {
-        Ok((describe(map)?.layout.map_type == PROG_ARRAY).then_some(Self(map)))
-    }
-
-    /// The id of the program at an index; `None`: there is none.
-    pub(crate) fn get(self, index: u32) -> io::Result<Option<u32>> {
-        let mut program = 0_u32;
-        // SAFETY: key and value of an array of programs are 4 bytes; read, the value is the program's id.
-        let found = unsafe { lookup(self.0, &raw const index, &raw mut program) }?;
-        Ok(found.then_some(program))
-    }
 }
 
 /// Inserts or replaces.

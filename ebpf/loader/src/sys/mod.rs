@@ -1,6 +1,10 @@
 //! bpf(2), where aya has no wrapper: maps by descriptor, programs and links by id, attachments to cgroups and devices;
 //! and netlink, for filters of clsact and for sockets.
 //!
+//! aya 0.14 lists programs, maps and links, but opens none by an id without an error for what has just gone; its links
+//! don't say what they are attached to, `query_tcx` takes a device by its name and leaves out the links, and a program's
+//! time of loading is moved to the wall clock. Ids and indices are what programs are told apart by here.
+//!
 //! Each structure here is one arm of `union bpf_attr` of `linux/bpf.h`, as far as it is used: the kernel takes
 //! what it is given the size of and reads the rest as zero. Everything is `repr(C)` without padding.
 
@@ -67,7 +71,7 @@ unsafe fn bpf<T>(command: i32, attributes: &mut T) -> io::Result<i32> {
 unsafe fn bpf_fd<T>(command: i32, attributes: &mut T) -> io::Result<OwnedFd> {
     // SAFETY: the caller's promise.
     let fd = unsafe { bpf(command, attributes) }?;
-    // SAFETY: new, and nobody else's.
+    // SAFETY: new, and owned by nothing else.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

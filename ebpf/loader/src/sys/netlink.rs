@@ -1,8 +1,14 @@
 //! Netlink: requests, in bytes (RFC 3549; `linux/netlink.h`, `linux/rtnetlink.h`).
+//!
+//! Messages are not those of netlink-packet-route, which decodes every attribute, so that one that a newer kernel sends in
+//! another length fails the whole list; and not rtnetlink's, which needs a runtime, and takes a list that was changed
+//! meanwhile for whole. aya's own netlink is private.
 
-use std::{
-    io,
-    os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
+use std::io;
+
+use netlink_sys::{
+    Socket,
+    protocols::{NETLINK_ROUTE, NETLINK_SOCK_DIAG},
 };
 
 /// `NLM_F_REQUEST`.
@@ -111,48 +117,19 @@ pub(crate) enum Family {
 /// A socket of the calling thread's network namespace.
 #[derive(Debug)]
 pub(crate) struct Netlink {
-    socket: OwnedFd,
+    socket: Socket,
     sequence: u32,
 }
 
 impl Netlink {
     pub(crate) fn open(family: Family) -> io::Result<Self> {
-        let family = match family {
-            Family::Route => libc::NETLINK_ROUTE,
-            Family::Sockets => libc::NETLINK_SOCK_DIAG,
-        };
-        // SAFETY: no addresses.
-        let fd = unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, family) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: new, and nobody else's.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-        let netlink = Self { socket, sequence: 0 };
-        for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
-            netlink.enable(option)?;
-        }
-        Ok(netlink)
-    }
-
-    fn enable(&self, option: libc::c_int) -> io::Result<()> {
-        let on: libc::c_int = 1;
-        let length = libc::socklen_t::try_from(size_of_val(&on)).map_err(io::Error::other)?;
-        // SAFETY: a descriptor, and an option of `length` bytes.
-        let result = unsafe {
-            libc::setsockopt(
-                self.socket.as_raw_fd(),
-                libc::SOL_NETLINK,
-                option,
-                (&raw const on).cast(),
-                length,
-            )
-        };
-        if result == 0 {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        }
+        let socket = Socket::new(match family {
+            Family::Route => NETLINK_ROUTE,
+            Family::Sockets => NETLINK_SOCK_DIAG,
+        })?;
+        socket.set_ext_ack(true)?;
+        socket.set_cap_ack(true)?;
+        Ok(Self { socket, sequence: 0 })
     }
 
     /// Sends a request and waits for the kernel's answer, which is yes or an error with its reason.
@@ -186,12 +163,10 @@ impl Netlink {
     fn send(&mut self, message: &Message, flags: u16) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         let bytes = message.bytes(self.sequence, flags)?;
-        // SAFETY: the bytes are valid to be read.
-        let sent = unsafe { libc::send(self.socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
-        if usize::try_from(sent).is_ok_and(|sent| sent == bytes.len()) {
+        if self.socket.send(&bytes, 0)? == bytes.len() {
             Ok(())
         } else {
-            Err(io::Error::last_os_error())
+            Err(io::ErrorKind::WriteZero.into())
         }
     }
 
@@ -200,7 +175,7 @@ impl Netlink {
         const ERROR: u16 = 2;
         const DONE: u16 = 3;
         const INTERRUPTED: u16 = 0x10;
-        let mut buffer = vec![0_u8; BUFFER];
+        let mut buffer = Vec::with_capacity(BUFFER);
         let mut steady = true;
         loop {
             let mut rest = self.read(&mut buffer)?;
@@ -227,29 +202,18 @@ impl Netlink {
         }
     }
 
-    fn read<'a>(&self, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
+    fn read<'a>(&self, buffer: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
         loop {
-            // SAFETY: there is room for that many bytes.
-            let read = unsafe {
-                libc::recv(
-                    self.socket.as_raw_fd(),
-                    buffer.as_mut_ptr().cast(),
-                    buffer.len(),
-                    libc::MSG_TRUNC,
-                )
-            };
-            match usize::try_from(read) {
-                Ok(read) => {
+            buffer.clear();
+            match self.socket.recv(buffer, libc::MSG_TRUNC) {
+                // The length of the message, also of one that the buffer has no room for.
+                Ok(length) => {
                     return buffer
-                        .get(..read)
+                        .get(..length)
                         .ok_or_else(|| io::Error::from_raw_os_error(libc::EMSGSIZE));
                 }
-                Err(_) => {
-                    let error = io::Error::last_os_error();
-                    if error.kind() != io::ErrorKind::Interrupted {
-                        return Err(error);
-                    }
-                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
     }

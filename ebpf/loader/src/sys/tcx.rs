@@ -1,4 +1,4 @@
-//! TCX: programs at network devices, by link or without (Linux 6.6).
+//! TCX: programs at network devices, by link or without (Linux 6.6); netkit's own hooks are asked in the same way.
 
 use std::{
     io,
@@ -11,6 +11,10 @@ use super::{address, bpf, bpf_fd, link, raw};
 pub(crate) const INGRESS: u32 = 46;
 /// `BPF_TCX_EGRESS`.
 pub(crate) const EGRESS: u32 = 47;
+/// `BPF_NETKIT_PRIMARY`: what its device sends.
+pub(crate) const NETKIT_PRIMARY: u32 = 54;
+/// `BPF_NETKIT_PEER`: what the other end sends to it.
+pub(crate) const NETKIT_PEER: u32 = 55;
 
 const PROG_DETACH: i32 = 9;
 const PROG_QUERY: i32 = 16;

@@ -14,7 +14,7 @@ const LINK: i16 = 14;
 const UDP: i32 = 17;
 
 /// Loads a program of XDP that changes the destination of UDP datagrams without IP options, from the first of each pair to the second,
-/// and lets everything pass. It uses these maps, by their ids: it is of whoever they are of.
+/// and lets everything pass. It uses these maps, by their ids: their owner is its owner.
 ///
 /// # Errors
 /// What the kernel said.

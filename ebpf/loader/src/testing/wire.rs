@@ -80,7 +80,7 @@ impl PacketSocket {
             // PACKET_IGNORE_OUTGOING of `linux/if_packet.h`.
             23,
         ];
-        // SAFETY: no addresses; the descriptor is nobody else's.
+        // SAFETY: no addresses; the descriptor is owned by nothing else.
         let socket = unsafe {
             let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
             // Nothing is received before it is bound.

@@ -1,7 +1,8 @@
 //! The datapath on the real kernel: real programs, real sockets.
 //!
 //! Each test runs in a process of its own, in its own network and mount namespaces, with its own bpffs and in its own
-//! cgroup, so that any number of them, and of runs, go on side by side (`support::isolated`).
+//! cgroup, so that any number of them, and of runs, go on side by side (`support::isolated`). What is found of other
+//! loads, and evicted, is tested with the doctor (`doctor/tests/kernel`), with the same `support`.
 //!
 //! | module | decides |
 //! |---|---|
@@ -12,9 +13,8 @@
 //! | `sizes` | how many sockets are remembered; maps of other sizes are adopted |
 //! | `versions` | sets of maps of older and newer versions give way |
 //! | `crash` | what a killed process leaves is put in order |
-//! | `ownership` | what is found attached, what is evicted, what stays |
-//! | `inventory` | everything attached, of any owner; what earlier loads have left, and how it ends |
-//! | `devices` | packet programs at network devices: attached, adopted, found, evicted; packets between namespaces |
+//! | `ownership` | what is found attached to the cgroup, and whose it is |
+//! | `devices` | packet programs at network devices: attached, adopted; packets between namespaces |
 //! | `detached` | programs run on packets that go nowhere; what the options say to programs |
 //! | `udp` | connected UDP sockets are told that their backend is gone |
 //! | `barrier` | the barrier waits for a program that is running |
@@ -32,7 +32,6 @@ mod devices;
 mod environment;
 mod generations;
 mod helper;
-mod inventory;
 mod ownership;
 mod restart;
 mod sizes;

@@ -1,21 +1,19 @@
-//! What is found attached to the node's own cgroup, what stays, and what a clean-up leaves.
+//! What is found attached to the node's own cgroup, and whose it is.
 
 use std::{
     collections::BTreeSet,
     fs,
-    net::SocketAddrV4,
     sync::atomic::{AtomicBool, AtomicU32, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
-use aya::maps::MapData;
 use lb_loader::{
-    Attachment, Cleanup, Datapath, HeldProgram, Hook, Inventory, LoaderError, Manner, Ownership,
-    attach_legacy, cleanup, detach_legacy, programs_attached,
+    ALLOW_MULTI, Attachment, Datapath, HeldProgram, Hook, Ownership, attach_legacy, detach_legacy,
+    programs_attached,
 };
 
-use crate::support::{ForeignProgram, Node, Protocol, TcpServer, dial, isolated, pin_array, switch};
+use crate::support::{ForeignProgram, Node, Protocol, isolated, switch};
 
 /// The programs of a load, by hook.
 fn hold(datapath: &Datapath) -> Vec<(Hook, HeldProgram)> {
@@ -47,15 +45,13 @@ fn attached(node: &Node, hook: Hook) -> Vec<u32> {
     programs_attached(&node.options.cgroup, hook, false).expect("the kernel says")
 }
 
-/// A datapath with a service, whose programs are then attached the legacy way too, and all its pins removed: what
-/// is left runs on its own, with maps that nobody writes any more. Returns the programs, the ClusterIP, the backend.
-fn leave_behind(node: &Node) -> (Vec<(Hook, HeldProgram)>, SocketAddrV4, SocketAddrV4) {
+/// A datapath whose programs are then attached the legacy way too, and all its pins removed: what
+/// is left runs on its own, with maps that are not written any more. Returns the programs.
+fn leave_behind(node: &Node) -> Vec<(Hook, HeldProgram)> {
     let datapath = node.start();
-    let server = TcpServer::start(1).address;
-    let cluster_ip = node.service(&datapath, Protocol::Tcp, 80, &[server]);
     let held = hold(&datapath);
     for (hook, program) in &held {
-        attach_legacy(&node.options.cgroup, *hook, program, Manner::MULTI).expect("attached the legacy way");
+        attach_legacy(&node.options.cgroup, *hook, program, ALLOW_MULTI).expect("attached the legacy way");
     }
     drop(datapath);
     fs::remove_dir_all(node.options.bpffs.join("plumbline")).expect("unpinned");
@@ -71,7 +67,7 @@ fn leave_behind(node: &Node) -> (Vec<(Hook, HeldProgram)>, SocketAddrV4, SocketA
         );
         thread::sleep(Duration::from_millis(1));
     }
-    (held, cluster_ip, server)
+    held
 }
 
 #[test]
@@ -93,7 +89,7 @@ fn the_same_program_attached_both_ways_is_found_twice() {
     isolated(|node| {
         let earlier = node.start();
         let (hook, program) = hold(&earlier).swap_remove(0);
-        attach_legacy(&node.options.cgroup, hook, &program, Manner::MULTI).expect("attached the legacy way");
+        attach_legacy(&node.options.cgroup, hook, &program, ALLOW_MULTI).expect("attached the legacy way");
         fs::remove_dir_all(node.options.bpffs.join("plumbline")).expect("unpinned");
         let datapath = node.start();
         let mut found = owned_by(&scan(&datapath), Ownership::Earlier);
@@ -101,44 +97,6 @@ fn the_same_program_attached_both_ways_is_found_twice() {
         found.sort_unstable();
         assert_eq!(found, [(hook, program.id(), false), (hook, program.id(), true)]);
         drop(earlier);
-    });
-}
-
-#[test]
-fn a_foreign_program_of_the_same_name_stays() {
-    isolated(|node| {
-        // An array like META, but without the magic.
-        let path = node.options.bpffs.join("META");
-        pin_array(&path, 1);
-        let map = MapData::from_pin(&path).expect("it is pinned");
-        let without_map = ForeignProgram::load(Hook::Connect4, None);
-        let with_map = ForeignProgram::load(Hook::Connect4, Some(&map));
-        assert_eq!(with_map.0.map_ids().len(), 1);
-        for foreign in [&without_map, &with_map] {
-            assert_eq!(foreign.0.name(), "connect4");
-            assert!(!foreign.0.is_ours().expect("its maps are read"));
-            attach_legacy(&node.options.cgroup, Hook::Connect4, &foreign.0, Manner::MULTI).expect("attached");
-        }
-        let datapath = node.start();
-        let found = scan(&datapath);
-        assert_eq!(
-            owned_by(&found, Ownership::Foreign),
-            [
-                (Hook::Connect4, without_map.0.id(), false),
-                (Hook::Connect4, with_map.0.id(), false)
-            ]
-        );
-        assert_eq!(datapath.leftovers().expect("a look"), Inventory::default());
-        let server = TcpServer::start(1).address;
-        let cluster_ip = node.service(&datapath, Protocol::Tcp, 80, &[server]);
-        assert_eq!(dial(cluster_ip).expect("a connection").0, server, "both run");
-        drop(datapath);
-        cleanup(&node.options.bpffs, &node.options.cgroup).expect("cleaned up");
-        assert_eq!(
-            attached(node, Hook::Connect4),
-            [without_map.0.id(), with_map.0.id()],
-            "in their order"
-        );
     });
 }
 
@@ -165,9 +123,9 @@ fn programs_of_the_cgroups_above_are_shown_as_effective_only() {
 #[test]
 fn a_legacy_attachment_is_undone_once() {
     isolated(|node| {
-        let program = ForeignProgram::load(Hook::Connect4, None).0;
+        let program = ForeignProgram::load(Hook::Connect4, &[]).0;
         assert!(!detach_legacy(&node.options.cgroup, Hook::Connect4, &program).expect("nothing to detach"));
-        attach_legacy(&node.options.cgroup, Hook::Connect4, &program, Manner::MULTI).expect("attached");
+        attach_legacy(&node.options.cgroup, Hook::Connect4, &program, ALLOW_MULTI).expect("attached");
         assert_eq!(attached(node, Hook::Connect4), [program.id()]);
         assert!(detach_legacy(&node.options.cgroup, Hook::Connect4, &program).expect("detached"));
         assert_eq!(attached(node, Hook::Connect4), []);
@@ -175,43 +133,9 @@ fn a_legacy_attachment_is_undone_once() {
 }
 
 #[test]
-fn cleanup_removes_every_load_and_every_pin_and_does_so_once() {
-    isolated(|node| {
-        let (held, ..) = leave_behind(node);
-        let datapath = node.start();
-        match cleanup(&node.options.bpffs, &node.options.cgroup) {
-            Err(LoaderError::Busy { .. }) => {}
-            other => panic!("expected Busy while an agent runs, got {other:?}"),
-        }
-        drop(datapath);
-        let done = cleanup(&node.options.bpffs, &node.options.cgroup).expect("cleaned up");
-        assert_eq!(
-            done.detached.len(),
-            2 * held.len(),
-            "a legacy attachment and a link at each hook: {done:?}"
-        );
-        // They are held here, and could be attached again.
-        assert_eq!(done.disarmed.len(), held.len(), "{done:?}");
-        assert_eq!(
-            done.unpinned.len(),
-            lb_loader::MapName::PINNED.len() + Hook::ALL.len(),
-            "{done:?}"
-        );
-        for hook in Hook::ALL {
-            assert_eq!(attached(node, hook), []);
-        }
-        assert!(!node.options.bpffs.join("plumbline").exists());
-        assert_eq!(
-            cleanup(&node.options.bpffs, &node.options.cgroup).expect("again"),
-            Cleanup::default()
-        );
-    });
-}
-
-#[test]
 fn two_loads_have_equal_tags_and_distinct_maps() {
     isolated(|node| {
-        let (held, ..) = leave_behind(node);
+        let held = leave_behind(node);
         let datapath = node.start();
         switch(&datapath, Protocol::Tcp, 80, 1, &[]);
         for ((_, earlier), (_, program)) in held.iter().zip(datapath.programs()) {
@@ -233,7 +157,7 @@ fn whoever_looks_at_programs_while_they_are_loaded_sees_whose_they_are() {
     /// More than are loaded meanwhile, by this test and all that run beside it.
     const NEXT: u32 = 1024;
     isolated(|node| {
-        let before = ForeignProgram::load(Hook::ALL[0], None).0.id();
+        let before = ForeignProgram::load(Hook::ALL[0], &[]).0.id();
         let (done, rounds) = (AtomicBool::new(false), AtomicU32::new(0));
         let (datapath, foreign) = thread::scope(|scope| {
             let watcher = scope.spawn(|| {

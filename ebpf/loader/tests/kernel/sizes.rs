@@ -1,9 +1,9 @@
 //! How many sockets are remembered: CHOSEN, REVERSE and SOCKETS follow FLOWS, and keep their size when they are adopted.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fs, thread, time::Instant};
 
 use lb_abi::{Address, Backend, Chosen, ChosenKey, FrontendKey, Port, Remembered, ReverseKey, TCP, capacity};
-use lb_loader::{Datapath, MapName, Options, RawMap};
+use lb_loader::{Datapath, Hook, MapName, Options, RawMap, programs_attached};
 
 use crate::support::{Node, Protocol, UdpServer, isolated, pin_array, receive, udp_client};
 
@@ -144,6 +144,20 @@ fn a_datagram_socket_is_remembered_beside_a_hundred_thousand_other_sockets() {
     });
 }
 
+/// Removes all pins, and waits until what they kept attached has ended: a worker of the kernel comes to it.
+fn unpin(node: &Node) {
+    fs::remove_dir_all(node.options.bpffs.join("plumbline")).expect("unpinned");
+    let deadline = Instant::now() + testing::patience::LIMIT;
+    let is_attached = |hook| {
+        let attached = programs_attached(&node.options.cgroup, hook, false);
+        !attached.expect("the kernel says").is_empty()
+    };
+    while Hook::ALL.into_iter().any(is_attached) {
+        assert!(Instant::now() < deadline, "links without pins stay attached");
+        thread::yield_now();
+    }
+}
+
 #[test]
 fn maps_of_any_size_are_adopted_as_they_are() {
     isolated(|node| {
@@ -158,7 +172,7 @@ fn maps_of_any_size_are_adopted_as_they_are() {
             assert_eq!(sizes(node), (earlier.0, [earlier.1; 3]));
             assert_eq!(noted(&datapath), before);
             drop(datapath);
-            lb_loader::cleanup(&node.options.bpffs, &node.options.cgroup).expect("cleaned up");
+            unpin(node);
         }
     });
 }
@@ -187,7 +201,7 @@ fn a_new_set_takes_sockets_over_in_maps_of_another_size() {
             assert_eq!(noted(&datapath), [BTreeSet::new(), reverse, sockets]);
             drop(datapath);
             assert!(open(node, SMALL).adopted(), "sizes may differ");
-            lb_loader::cleanup(&node.options.bpffs, &node.options.cgroup).expect("cleaned up");
+            unpin(node);
         }
     });
 }

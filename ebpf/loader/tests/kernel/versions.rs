@@ -11,10 +11,9 @@ use std::{
 
 use aya::maps::{Array, MapData};
 use lb_abi::Meta;
-use lb_loader::{Hook, MapName, Ownership, programs_attached, read_pinned};
+use lb_loader::{Hook, MapName, programs_attached, read_pinned};
 
 use crate::{
-    inventory::ours,
     restart::{attached_alone, one_service, pins_in_order},
     support::{Node, Protocol, dial, isolated, overwrite_meta, pin_array, switch},
 };
@@ -72,11 +71,6 @@ fn takes_over(node: &Node, lost: &[MapName], meta: &Meta, spoil: impl FnOnce(&No
         client.join().expect("the client was served all along");
         attached_alone(node, &datapath);
         pins_in_order(node);
-        let mut earlier = ours(node);
-        earlier.retain(|found| found.ownership == Ownership::Earlier);
-        assert_eq!(earlier, []);
-        let left = datapath.leftovers().expect("a look");
-        assert_eq!(left.attachments, []);
     });
     let datapath = node.open();
     assert!(datapath.adopted() && datapath.replaced().is_none());
@@ -152,9 +146,6 @@ fn what_another_version_has_pinned_in_a_folder_of_its_own_goes_when_this_one_is_
         assert_eq!(dial(vip).expect("a connection").0, server);
         datapath.attach().expect("attached");
         assert!(!root.join("v2").exists());
-        for found in datapath.leftovers().expect("a look").attachments {
-            lb_loader::evict(&found, false).expect("evicted, if its link is not gone already");
-        }
         // A link whose last holder has gone stays attached until a worker of the kernel comes to it.
         let deadline = Instant::now() + testing::patience::LIMIT;
         let count = |hook| {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use doctor::report::{Certainty, ProblemKind, SCHEMA, Verdict, Whose};
-use lb_loader::{Hook, Manner, attach_legacy, attach_link};
+use lb_loader::{ALLOW_MULTI, Hook, attach_legacy, attach_link};
 
 use crate::support::{
     Cilium, Node, calico, isolated,
@@ -33,12 +33,12 @@ pub(crate) fn stage(node: &Node) -> Staged {
     let earlier = Cilium::load();
     earlier.service(SERVICE, Some(GONE));
     earlier.service(OTHER, Some(ENDPOINT));
-    attach_legacy(&node.cgroup, Hook::Connect4, &earlier.program, Manner::MULTI).unwrap();
+    attach_legacy(&node.cgroup, Hook::Connect4, &earlier.program, ALLOW_MULTI).unwrap();
     let current = Cilium::load();
     current.service(SERVICE, Some(ENDPOINT));
     current.service(OTHER, Some(ENDPOINT));
     current.pin(&node.bpffs);
-    attach_legacy(&node.cgroup, Hook::Connect4, &current.program, Manner::MULTI).unwrap();
+    attach_legacy(&node.cgroup, Hook::Connect4, &current.program, ALLOW_MULTI).unwrap();
     Staged { earlier, current }
 }
 
@@ -253,11 +253,11 @@ fn a_stale_program_of_a_cgroup_below_comes_first_too() {
         fs::create_dir(&below).unwrap();
         let earlier = Cilium::load();
         earlier.service(SERVICE, None);
-        attach_legacy(&below, Hook::Connect4, &earlier.program, Manner::MULTI).unwrap();
+        attach_legacy(&below, Hook::Connect4, &earlier.program, ALLOW_MULTI).unwrap();
         let current = Cilium::load();
         current.service(SERVICE, Some(ENDPOINT));
         current.pin(&node.bpffs);
-        attach_legacy(&node.cgroup, Hook::Connect4, &current.program, Manner::MULTI).unwrap();
+        attach_legacy(&node.cgroup, Hook::Connect4, &current.program, ALLOW_MULTI).unwrap();
         assert_eq!(dial(SERVICE).unwrap(), ENDPOINT.to_string(), "not in that cgroup");
         fs::write(below.join("cgroup.procs"), "0").unwrap();
         let error = dial(SERVICE).expect_err("refused by the stale program");
@@ -286,7 +286,7 @@ fn a_link_that_a_process_holds_is_shown_with_it_and_detached() {
         let current = Cilium::load();
         current.service(SERVICE, Some(ENDPOINT));
         current.pin(&node.bpffs);
-        attach_legacy(&node.cgroup, Hook::Connect4, &current.program, Manner::MULTI).unwrap();
+        attach_legacy(&node.cgroup, Hook::Connect4, &current.program, ALLOW_MULTI).unwrap();
         assert!(dial(SERVICE).is_err());
         let shown = node.doctor(&[]);
         assert_eq!(shown.code, Some(1), "{shown:#?}");
@@ -313,7 +313,7 @@ fn a_link_that_a_process_holds_is_shown_with_it_and_detached() {
 fn anybodys_program_goes_only_when_it_is_named() {
     isolated(|node| {
         let (program, maps) = calico(SERVICE, ENDPOINT);
-        attach_legacy(&node.cgroup, Hook::Connect4, &program, Manner::MULTI).unwrap();
+        attach_legacy(&node.cgroup, Hook::Connect4, &program, ALLOW_MULTI).unwrap();
         let shown = node.doctor(&["--services"]);
         assert_eq!(shown.code, Some(0), "{shown:#?}");
         let text = shown.text();

@@ -9,7 +9,7 @@ use std::{
 
 use doctor::report::{Certainty, Outcome, Standing, Verdict};
 use lb_abi::{Address, Backend, Frontend, FrontendKey, Port, Service, SlotKey, TCP};
-use lb_loader::{Datapath, HeldProgram, Hook, Manner, Options, attach_legacy, programs_attached};
+use lb_loader::{ALLOW_MULTI, Datapath, HeldProgram, Hook, Options, attach_legacy, programs_attached};
 
 use crate::support::{
     Node, isolated,
@@ -68,7 +68,7 @@ fn stage(node: &Node) -> (Vec<(Hook, HeldProgram)>, Datapath) {
         .map(|(hook, program)| (hook, HeldProgram::by_id(program.id()).unwrap()))
         .collect();
     for (hook, program) in &held {
-        attach_legacy(&node.cgroup, *hook, program, Manner::MULTI).unwrap();
+        attach_legacy(&node.cgroup, *hook, program, ALLOW_MULTI).unwrap();
     }
     fs::remove_dir_all(node.bpffs.join("plumbline")).unwrap();
     drop(earlier);

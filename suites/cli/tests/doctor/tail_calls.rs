@@ -3,10 +3,7 @@
 use std::{collections::BTreeSet, fs, net::SocketAddrV4};
 
 use doctor::report::{Loose, Outcome, Report, Verdict, Whose};
-use lb_loader::{
-    CraftedHook, CraftedKind, CraftedMap, Direction, HeldProgram, Hook, Manner, attach_legacy, attach_tcx,
-    load_crafted, load_passing, load_tail_calling,
-};
+use lb_loader::{ALLOW_MULTI, CraftedHook, CraftedKind, CraftedMap, Direction, HeldProgram, Hook, attach_legacy, attach_tcx, load_crafted, load_passing, load_tail_calling};
 
 use crate::support::{
     Node, isolated,
@@ -55,7 +52,7 @@ fn what_an_attached_program_goes_on_as_is_in_use_and_so_is_what_that_goes_on_as(
         calls.put_program(0, &second).unwrap();
         jump.put_program(0, &refuse).unwrap();
         jump.put_program(239_999, &last).unwrap();
-        attach_legacy(&node.cgroup, Hook::Connect4, &entry, Manner::MULTI).unwrap();
+        attach_legacy(&node.cgroup, Hook::Connect4, &entry, ALLOW_MULTI).unwrap();
         let error = dial(address).expect_err("the kernel goes on as the third");
         assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied, "{error}");
 
@@ -138,7 +135,7 @@ fn an_array_that_is_pinned_and_used_by_nothing_that_runs_is_told() {
         unused.put_program(7, &inside).unwrap();
         let _idle_caller = load_tail_calling("idle_caller", Hook::Connect4, &[&idle]).unwrap();
         let attached = load_tail_calling("attached", Hook::Connect4, &[&used]).unwrap();
-        attach_legacy(&node.cgroup, Hook::Connect4, &attached, Manner::MULTI).unwrap();
+        attach_legacy(&node.cgroup, Hook::Connect4, &attached, ALLOW_MULTI).unwrap();
         let path = |name: &str| node.bpffs.join(name);
         for (map, name) in [(&unused, "old_jumps"), (&idle, "idle"), (&used, "used")] {
             map.pin(&path(name)).unwrap();
@@ -211,7 +208,7 @@ impl Cluster {
             (Hook::PostBind4, "cil_sock4_post_bind"),
         ] {
             let program = load_passing(name, hook, &[], None).unwrap();
-            attach_legacy(&node.cgroup, hook, &program, Manner::MULTI).unwrap();
+            attach_legacy(&node.cgroup, hook, &program, ALLOW_MULTI).unwrap();
         }
         Self { calls, called }
     }

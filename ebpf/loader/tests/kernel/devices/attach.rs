@@ -2,12 +2,10 @@
 
 use std::fs;
 
-use lb_loader::{
-    AttachedDevice, Datapath, DeviceHook, DeviceKind, DeviceManner, LoaderError, Ownership, evict,
-};
+use lb_loader::{AttachedDevice, Datapath, DeviceHook, DeviceKind, DeviceManner, LoaderError, Ownership};
 
 use super::{
-    MODES, NO_TCX,
+    MODES,
     network::{index, pair, remove},
     of, scan, start,
 };
@@ -118,36 +116,6 @@ fn a_device_that_becomes_one_of_the_other_kind_gets_the_other_programs() {
                 .attach_device("uplink", DeviceKind::Node)
                 .expect("attached");
             assert_eq!(manners(&after), manners(&before));
-            attached_alone(&datapath, index("uplink"), DeviceKind::Node);
-            datapath.detach_device("uplink").expect("detached");
-        }
-    });
-}
-
-#[test]
-fn another_way_to_attach_leaves_what_was_there_to_be_evicted() {
-    if !has_tcx() {
-        return testing::skip(&testing::current(), NO_TCX);
-    }
-    isolated(|node| {
-        pair("uplink", None);
-        let [by_link, as_filter] = MODES;
-        for (before, after) in [(by_link, as_filter), (as_filter, by_link)] {
-            let mut datapath = start(node, before);
-            datapath
-                .attach_device("uplink", DeviceKind::Node)
-                .expect("attached");
-            drop(datapath);
-            let mut datapath = start(node, after);
-            let attached = datapath
-                .attach_device("uplink", DeviceKind::Node)
-                .expect("attached");
-            assert!(attached.iter().all(|attached| !attached.updated), "{attached:?}");
-            let earlier = of(scan(&datapath), Ownership::Earlier);
-            assert_eq!(earlier.len(), 2, "{earlier:?}");
-            for found in datapath.leftovers().expect("a look").attachments {
-                evict(&found, false).expect("evicted");
-            }
             attached_alone(&datapath, index("uplink"), DeviceKind::Node);
             datapath.detach_device("uplink").expect("detached");
         }

@@ -6,8 +6,6 @@
 //! | `attach` | attached, adopted by a restart, gone with the device |
 //! | `fragments` | datagrams in pieces that arrive in any order |
 //! | `inward` | what the node sends to itself, by frontends at its own address and others, and answers to node ports' numbers |
-//! | `ownership` | what is found, what is evicted, what stays |
-//! | `leftovers` | what earlier loads have left at devices, here and in other namespaces, and how it ends |
 //! | `packets` | packets from a client outside to pods here and elsewhere, and back |
 //! | `replace` | connections go on when a new set of maps takes another's place |
 //! | `twice` | a client that reaches one backend twice from one port, by its socket and by packets |
@@ -17,9 +15,7 @@ mod around;
 mod attach;
 mod fragments;
 mod inward;
-mod leftovers;
 mod network;
-mod ownership;
 mod packets;
 mod replace;
 mod twice;
@@ -30,9 +26,6 @@ use lb_loader::{Datapath, DeviceAttachment, DeviceMode, NodeOptions, Options, Ow
 
 use self::network::FAMILIES;
 use crate::support::Node;
-
-/// Why a test of links can't be run on older kernels.
-const NO_TCX: &str = "this kernel has no TCX (Linux 6.6), so that there is only one way to attach";
 
 /// Both ways to attach; a kernel without TCX has only the second, whichever is asked for. The filter's priority is
 /// nobody else's.

@@ -15,9 +15,8 @@ use std::{
     thread,
 };
 
-use futures::TryStreamExt as _;
 use nix::sched::{CloneFlags, unshare};
-use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder, packet_route::tc::TcAttribute};
+use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use tokio::runtime;
 
 /// What a namespace is told before there are devices in it.
@@ -200,39 +199,6 @@ pub(super) fn index(device: &str) -> u32 {
     nix::net::if_::if_nametoindex(device).expect("the device is there")
 }
 
-/// Whether a device has the queueing discipline that carries filters.
-pub(super) fn has_clsact(device: &'static str) -> bool {
-    has_discipline(device, "clsact")
-}
-
-/// Gives a device the queueing discipline that carries filters at ingress alone.
-pub(super) fn add_ingress(device: &'static str) {
-    let index = index(device).cast_signed();
-    netlink(async move |handle| {
-        let add = handle.qdisc().add(index).ingress();
-        add.execute().await.expect("the discipline `ingress`");
-    });
-}
-
-/// Whether a device has a queueing discipline of a kind.
-pub(super) fn has_discipline(device: &'static str, kind: &'static str) -> bool {
-    let index = index(device).cast_signed();
-    netlink(async move |handle| {
-        let listed: Vec<_> = handle
-            .qdisc()
-            .get()
-            .index(index)
-            .execute()
-            .try_collect()
-            .await
-            .expect("the disciplines");
-        let kind = TcAttribute::Kind(kind.to_owned());
-        listed
-            .iter()
-            .any(|found| found.header.index == index && found.attributes.contains(&kind))
-    })
-}
-
 /// Loopback and settings of the calling thread's namespace.
 fn settle() {
     for (setting, value) in SETTINGS {
@@ -242,7 +208,7 @@ fn settle() {
 }
 
 /// Does something by rtnetlink in the calling thread's namespace.
-fn netlink<T>(work: impl AsyncFnOnce(Handle) -> T) -> T {
+pub(super) fn netlink<T>(work: impl AsyncFnOnce(Handle) -> T) -> T {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -10,7 +10,6 @@
 //! | `affinity` | who is sent to the same backend, for how long |
 //! | `own` | the agent's own sockets, when there are no backends |
 //! | `bind` | who may bind a node port |
-//! | `stale` | each hook of an earlier load does harm by itself, and is evicted by itself |
 //! | `release` | what is noted of a socket goes with it |
 //!
 //! | module | holds |
@@ -27,6 +26,5 @@ mod peers;
 mod policy;
 mod refuse;
 mod release;
-mod stale;
 mod translate;
 mod world;

@@ -104,38 +104,3 @@ pub(crate) fn run(program: BorrowedFd<'_>) -> io::Result<()> {
         Err(io::Error::last_os_error())
     }
 }
-
-/// Attaches a program to XDP of a device by a link.
-pub(crate) fn link_xdp(program: BorrowedFd<'_>, ifindex: u32) -> io::Result<OwnedFd> {
-    const LINK_CREATE: i32 = 28;
-    /// `BPF_XDP`.
-    const XDP: u32 = 37;
-    #[repr(C)]
-    struct Create {
-        program: RawFd,
-        ifindex: u32,
-        attach_type: u32,
-        flags: u32,
-    }
-    let attributes = Create {
-        program: program.as_raw_fd(),
-        ifindex,
-        attach_type: XDP,
-        flags: 0,
-    };
-    // SAFETY: no addresses.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_bpf,
-            LINK_CREATE,
-            &raw const attributes,
-            size_of::<Create>(),
-        )
-    };
-    let fd = RawFd::try_from(fd)
-        .ok()
-        .filter(|fd| *fd >= 0)
-        .ok_or_else(io::Error::last_os_error)?;
-    // SAFETY: new, and nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}

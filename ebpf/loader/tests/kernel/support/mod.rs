@@ -8,7 +8,7 @@ mod node;
 mod sockets;
 
 pub(crate) use self::{
-    foreign::{ForeignProgram, overwrite_meta, pin_array, xdp_program},
+    foreign::{ForeignProgram, overwrite_meta, pin_array},
     isolation::{isolated, loopback_up},
     kernel::{has_tcx, release},
     node::{Node, Protocol, frontend, switch},

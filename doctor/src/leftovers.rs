@@ -15,19 +15,22 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
+    sync::{Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
+use lb_loader::{
+    Attached as AttachedProgram, Blind, Datapath, HeldProgram, Hook, LoaderError, Ownership, namespace_cookie,
+};
+
 use crate::{
-    Blind, CgroupState, Found, HeldProgram, Hook, Inventory, LoaderError, LooseProgram, Ownership, Place,
-    ProgramDescription, device,
+    evict::{Evicted, EvictionError, evict},
     inventory::{
+        CgroupState, Found, Inventory, LooseProgram, Manner, Place, ProgramDescription,
         attached::{Attached, attached, attached_to, describe},
         cgroups::{Hierarchy, Relation, Walked},
-        holders,
-        loose::is_armed,
-        pinned,
+        holders, pinned,
         programs::{Known, Owner, Programs},
     },
 };
@@ -37,6 +40,86 @@ use crate::{
 const GOING: Duration = Duration::from_secs(2);
 /// How often is looked whether it has gone.
 const POLL: Duration = Duration::from_millis(10);
+
+/// Finds what earlier loads of ours have left for a node. One value is used for as long as a datapath is open, as it
+/// remembers the programs that it has seen: looking is cheap enough for every second while nothing of ours is loaded but
+/// the current load.
+#[derive(Debug)]
+pub struct Leftovers {
+    hierarchy: Hierarchy,
+    seen: Mutex<Programs>,
+}
+
+impl Leftovers {
+    /// Of the node that a datapath is for.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    pub fn of(datapath: &Datapath) -> Result<Self, LoaderError> {
+        let cgroup = datapath.cgroup();
+        let own = cgroup.try_clone();
+        Ok(Self {
+            hierarchy: Hierarchy::of(own.map_err(LoaderError::kernel(format!("open {cgroup}")))?)?,
+            seen: Mutex::default(),
+        })
+    }
+
+    /// What earlier loads have left running for this node, beside the load of `current`: at any cgroup, shown by a mount
+    /// or not, removed or not; at any device; and programs that are attached out of sight, which are
+    /// [disarmed](crate::disarm). Attachments are [`Ownership::Earlier`], for [`evict`]. Pins and holders are not looked
+    /// for.
+    ///
+    /// # Errors
+    /// The kernel's own. What is there but can't be looked at is in [`Inventory::blind`].
+    pub fn find(&self, current: &Datapath) -> Result<Inventory, LoaderError> {
+        let programs = current.programs().map(|(_, program)| program.id());
+        let packet_programs = current.device_programs().map(|(_, program)| program.id());
+        let owner = Owner {
+            programs: programs.chain(packet_programs).collect(),
+            meta: None,
+            namespace: namespace_cookie()?,
+        };
+        let node = Node {
+            hierarchy: &self.hierarchy,
+            owner: &owner,
+            meta: Some(current.meta_id()?),
+        };
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        node.leftovers(&mut seen)
+    }
+
+    /// [`Datapath::attach`]; where that is not let in, what an earlier load has attached there or above without a link is
+    /// evicted first.
+    ///
+    /// # Errors
+    /// [`LoaderError::Occupied`] if what is in the way is not an earlier load's.
+    pub fn attach(&self, datapath: &mut Datapath) -> Result<Vec<AttachedProgram>, EvictionError> {
+        let mut freed = None;
+        loop {
+            match datapath.attach() {
+                Err(LoaderError::Occupied { hook, .. })
+                    if freed != Some(hook) && self.make_way(datapath, hook)? =>
+                {
+                    freed = Some(hook);
+                }
+                attached => return Ok(attached?),
+            }
+        }
+    }
+
+    /// Evicts what earlier loads have attached without a link to a hook; whether there was anything.
+    fn make_way(&self, datapath: &Datapath, hook: Hook) -> Result<bool, EvictionError> {
+        let mut evicted = false;
+        for found in self.find(datapath)?.attachments {
+            let in_the_way = matches!(
+                (&found.place, &found.manner),
+                (Place::Cgroup { attach_type, .. }, Manner::Legacy { .. }) if *attach_type == hook.attach_type()
+            );
+            evicted |= in_the_way && evict(&found, false)? == Evicted::Detached;
+        }
+        Ok(evicted)
+    }
+}
 
 /// What is looked for: the node's cgroup, and which programs are not leftovers.
 pub(crate) struct Node<'a> {
@@ -50,7 +133,7 @@ pub(crate) struct Node<'a> {
 #[derive(Default)]
 struct Seen {
     inventory: Inventory,
-    /// Programs of earlier loads of which nobody can say whether they are this node's, by id.
+    /// Programs of earlier loads that are not known to be this node's or another's, by id.
     unsure: BTreeMap<u32, Blind>,
     /// What may hide who keeps those.
     hidden: Vec<Blind>,
@@ -74,7 +157,7 @@ impl Seen {
 }
 
 impl Node<'_> {
-    /// Looks. Attachments are [`Ownership::Earlier`]; programs that are loose have maps that nobody else reads.
+    /// Looks. Attachments are [`Ownership::Earlier`]; programs that are loose have maps that no other program reads.
     ///
     /// A program that is just attached and let go of, or freed, is nowhere that can be seen for a moment. So what is
     /// unsure is told if a second look is unsure too; of a program that was there then, it is told at once afterwards.
@@ -91,7 +174,7 @@ impl Node<'_> {
 
     fn look(&self, programs: &mut Programs) -> Result<Seen, LoaderError> {
         programs.refresh()?;
-        let ours = |known: &&Known| known.meta.is_some();
+        let ours = |known: &&Known| known.load.is_some();
         let (mut suspects, mut others) = (HashSet::new(), false);
         for known in programs.all().filter(ours) {
             match self.owner.of(programs, known) {
@@ -106,12 +189,11 @@ impl Node<'_> {
             return Ok(Seen::default());
         }
         let hooks = Hook::ALL.map(Hook::attach_type);
-        let mut netlink = device::netlink()?;
         // Those of other nodes are none of ours elsewhere than here.
         let Attached { mut raw, mut walked } = if others {
-            attached(self.hierarchy, &hooks, &mut netlink)?
+            attached(self.hierarchy, &hooks)?
         } else {
-            attached_to(self.hierarchy, &hooks, &mut netlink)?
+            attached_to(self.hierarchy, &hooks)?
         };
         raw.retain(|raw| suspects.contains(&raw.program_id));
         let all = describe(raw, programs, self.owner)?;
@@ -178,15 +260,15 @@ impl Node<'_> {
         let in_use: HashSet<u32> = programs
             .all()
             .filter(|known| attached.contains(&known.description.id))
-            .filter_map(|known| Some(known.meta?.map_id))
+            .filter_map(|known| Some(known.load?.meta_id))
             .chain(self.meta)
             .collect();
         let (mut loose, mut whose) = (Vec::new(), Vec::new());
         for known in programs.all() {
-            let Some(meta) = known.meta else { continue };
-            if in_use.contains(&meta.map_id)
+            let Some(load) = known.load else { continue };
+            if in_use.contains(&load.meta_id)
                 || self.owner.of(programs, known) != Ownership::Earlier
-                || !is_armed(known)?
+                || !known.is_armed()?
             {
                 continue;
             }
@@ -208,8 +290,8 @@ impl Node<'_> {
     }
 }
 
-/// Those that nothing keeps that can be seen, by id: so they run where nobody can look. Others are held by whoever tries
-/// programs out, or for later. And what may hide who keeps them.
+/// Those that nothing keeps that can be seen, by id: so they run out of sight. Others are held by a process that
+/// tries programs out, or for later. And what may hide who keeps them.
 fn unexplained(whose: Vec<LooseProgram>) -> (BTreeMap<u32, Blind>, Vec<Blind>) {
     let (mut unsure, mut hidden) = (BTreeMap::new(), Vec::new());
     if whose.is_empty() {

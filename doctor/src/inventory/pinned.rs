@@ -6,8 +6,9 @@ use std::{
     path::Path,
 };
 
+use lb_loader::{Blind, mount_points, open_pinned};
+
 use super::holders::{Keepers, Object, object};
-use crate::{Blind, mounts, sys};
 
 /// Most files that are looked at: an implementation pins some dozens, and some for each pod.
 const MOST: usize = 100_000;
@@ -16,7 +17,7 @@ const MOST: usize = 100_000;
 pub(crate) fn look(blind: &mut Vec<Blind>) -> Keepers {
     let mut keepers = Keepers::default();
     let mut left = MOST;
-    let points = match mounts::points(Path::new("/proc/thread-self"), "bpf") {
+    let points = match mount_points("bpf") {
         Ok(points) => points,
         Err(error) => {
             blind.push(unseen("bpf file systems".to_owned(), error.to_string()));
@@ -72,14 +73,7 @@ fn below(folder: &Path, keepers: &mut Keepers, left: &mut usize) -> io::Result<(
 
 /// What is pinned at a path; `None`: something that is no program, map or link, or is gone.
 fn pinned(path: &Path) -> io::Result<Option<Object>> {
-    let opened = match sys::open_pinned(path, 0) {
-        // A map that its owner lets nobody write.
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES)) => {
-            sys::open_pinned(path, sys::READ_ONLY)
-        }
-        opened => opened,
-    };
-    match opened {
+    match open_pinned(path) {
         Ok(opened) => describe(&opened),
         // Symbolic links, and files that the kernel puts there itself.
         Err(error)

@@ -2,7 +2,8 @@
 
 use std::process;
 
-use lb_loader::{Hook, Inventory, Manner, Ownership, Place};
+use doctor::{Inventory, Manner, Place};
+use lb_loader::{Hook, Ownership};
 
 use super::{at_own, look};
 use crate::support::isolated;
@@ -36,6 +37,6 @@ fn a_fresh_start_is_current_pinned_held_and_leaves_nothing() {
             let names: Vec<&str> = at.program.maps.iter().map(|map| map.name.as_str()).collect();
             assert!(names.contains(&"META"), "{names:?}");
         }
-        assert_eq!(datapath.leftovers().expect("a look"), Inventory::default());
+        assert_eq!(crate::leftovers(&datapath), Inventory::default());
     });
 }

@@ -2,14 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
+use lb_loader::LoaderError;
+
 use super::{
     Found, LooseProgram, ProgArray,
     names::{CGROUP_SOCK, CGROUP_SOCK_ADDR, SCHED_ACT, SCHED_CLS, SK_LOOKUP, SOCK_OPS, XDP},
     programs::{Known, Owner, Programs},
-};
-use crate::{
-    LoaderError,
-    program::{RETIRED, meta},
 };
 
 /// Types of programs that do load balancing.
@@ -32,7 +30,7 @@ pub(super) fn programs(
 ) -> Result<Vec<LooseProgram>, LoaderError> {
     let attached: HashSet<u32> = attached.iter().map(|found| found.program.id).collect();
     let loose = |known: &&Known| {
-        let ours = known.meta.is_some();
+        let ours = known.load.is_some();
         (ours || TYPES.contains(&known.description.program_type)) && !attached.contains(&known.description.id)
     };
     let mut called: HashMap<u32, Vec<u32>> = HashMap::new();
@@ -47,23 +45,10 @@ pub(super) fn programs(
         .map(|known| {
             Ok(LooseProgram {
                 called_from: called.remove(&known.description.id).unwrap_or_default(),
-                armed: is_armed(known)?,
+                armed: known.is_armed()?,
                 program: known.description.clone(),
                 ownership: owner.of(programs, known),
             })
         })
         .collect()
-}
-
-/// Whether a program does anything when it runs: one of ours does not if its META was taken out of use.
-pub(crate) fn is_armed(known: &Known) -> Result<bool, LoaderError> {
-    let Some(marked) = known.meta else {
-        return Ok(true);
-    };
-    match meta(marked.map_id) {
-        // It went with its program.
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
-        Ok(meta) => Ok(meta.is_some_and(|meta| meta.abi != RETIRED)),
-        Err(error) => Err(LoaderError::kernel(format!("read META {}", marked.map_id))(error)),
-    }
 }

@@ -1,5 +1,7 @@
 //! Puts everything together.
 
+use lb_loader::{Cgroup, LoaderError, expect_privileges, namespace_cookie, pinned_load};
+
 use super::{
     Inventory, Manner, Scope,
     attached::{Attached, attached, describe},
@@ -9,7 +11,6 @@ use super::{
     pinned, prog_arrays,
     programs::{Owner, Programs},
 };
-use crate::{LoaderError, device, environment, map::pins::Pins, node};
 
 /// Looks at everything.
 ///
@@ -17,13 +18,13 @@ use crate::{LoaderError, device, environment, map::pins::Pins, node};
 /// [`LoaderError::Privileges`]; [`LoaderError::WrongFilesystem`] of the scope. What is there but can't be looked at is
 /// no error: it is said in [`Inventory::blind`].
 pub fn inventory(scope: &Scope) -> Result<Inventory, LoaderError> {
-    environment::expect_privileges()?;
-    let hierarchy = Hierarchy::of(&scope.cgroup)?;
+    expect_privileges()?;
+    let hierarchy = Hierarchy::of(Cgroup::open(&scope.cgroup)?)?;
     let mut programs = Programs::default();
     programs.refresh()?;
     let owner = owner(scope)?;
     let hooks: Vec<u32> = CGROUP_HOOKS.iter().map(|(number, _)| *number).collect();
-    let Attached { raw, walked } = attached(&hierarchy, &hooks, &mut device::netlink()?)?;
+    let Attached { raw, walked } = attached(&hierarchy, &hooks)?;
     let mut found = describe(raw, &mut programs, &owner)?;
     let mut blind = walked.blind;
     let mut prog_arrays = prog_arrays::look(&mut programs, &mut blind)?;
@@ -60,12 +61,12 @@ fn owner(scope: &Scope) -> Result<Owner, LoaderError> {
     let mut owner = Owner {
         programs: scope.current.iter().copied().collect(),
         meta: None,
-        namespace: node::namespace_cookie()?,
+        namespace: namespace_cookie()?,
     };
     if let Some(bpffs) = &scope.bpffs {
-        let pins = Pins::new(bpffs);
-        owner.programs.extend(pins.linked_programs()?);
-        owner.meta = pins.meta_id()?;
+        let pinned = pinned_load(bpffs)?;
+        owner.programs.extend(pinned.programs);
+        owner.meta = pinned.meta_id;
     }
     Ok(owner)
 }

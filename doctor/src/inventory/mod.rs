@@ -1,11 +1,11 @@
 //! What is attached anywhere on this machine that decides where packets and connections go: whose it is, in which
-//! order it runs, who holds it. Read from the kernel, by ids; no [`Datapath`](crate::Datapath) is needed, and nothing
+//! order it runs, who holds it. Read from the kernel, by ids; no [`Datapath`](lb_loader::Datapath) is needed, and nothing
 //! is changed.
 //!
 //! ```text
 //! /proc/self/mountinfo ─▶ cgroups: every one from the root of the hierarchy on, by handle where no mount shows it ─┐
 //! ids of links ─────────▶ what each carries, and where ─────────────────────────────────────────────────────────────┤
-//! rtnetlink ────────────▶ devices: XDP, TCX, filters of clsact ─────────────────────────────────────────────────────┼─▶ Inventory
+//! rtnetlink, bpf_mprog ─▶ devices: XDP, TCX, filters of clsact ─────────────────────────────────────────────────────┼─▶ Inventory
 //! ids of programs ──────▶ those that are attached nowhere that can be seen ─────────────────────────────────────────┤
 //! ids of maps ──────────▶ arrays of programs: what jumps through each, and to what ─────────────────────────────────┤
 //! bpffs, /proc/*/fd ────▶ pins and holders ─────────────────────────────────────────────────────────────────────────┘
@@ -14,21 +14,17 @@
 //! | module | holds |
 //! |---|---|
 //! | `look` | [`inventory`]: puts all of it together |
-//! | `attached` | attachments, by cgroup, by device, by link |
+//! | `attached` | attachments, by cgroup, by device ([`lb_loader::device_programs`]), by link |
 //! | `cgroups` | the hierarchy of cgroups, hidden ones included, and what is attached to each |
-//! | `devices` | what is attached to the devices of a network namespace |
 //! | `programs` | descriptions of programs and maps, and whose programs are |
 //! | `loose` | programs that are attached nowhere that can be seen |
 //! | `prog_arrays` | arrays of programs: those that tail calls lead to |
 //! | `holders` | processes that hold programs, maps and links |
 //! | `pinned` | programs, maps and links that are pinned |
-//! | `evict` | ends an attachment, in whichever way it was made |
 //! | `names` | names of the kernel's numbers |
 
 pub(crate) mod attached;
 pub(crate) mod cgroups;
-pub(crate) mod devices;
-mod evict;
 pub(crate) mod holders;
 mod look;
 pub(crate) mod loose;
@@ -39,13 +35,9 @@ pub(crate) mod programs;
 
 use std::{fmt, path::PathBuf, time::Duration};
 
-pub use self::{
-    cgroups::effective,
-    evict::{Evicted, disarm, evict},
-    look::inventory,
-    programs::programs_of_this_node,
-};
-use crate::{Blind, Direction, Ownership, XdpMode};
+use lb_loader::{Blind, Direction, Layer, Ownership, XdpMode};
+
+pub use self::{look::inventory, programs::programs_of_this_node};
 
 /// Where to look, and what counts as current.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -138,25 +130,13 @@ pub enum CgroupState {
     Dying,
 }
 
-/// Where in a device's path of packets, in the order in which they come by on the way in.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Layer {
-    /// In the driver, or right after it.
-    Xdp,
-    /// Of a netkit device alone.
-    Netkit,
-    /// Programs of Linux 6.6 and later, before all filters.
-    Tcx,
-    /// Filters of traffic control, by priority.
-    Clsact,
-}
-
 /// How a program is attached.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Manner {
     /// Without a link (`BPF_PROG_ATTACH`): until it is detached, or its place is gone.
     Legacy {
-        /// Of a cgroup: [`Manner::OVERRIDE`], [`Manner::MULTI`], or 0, which lets nobody else in, there or below.
+        /// Of a cgroup: [`ALLOW_OVERRIDE`](lb_loader::ALLOW_OVERRIDE), [`ALLOW_MULTI`](lb_loader::ALLOW_MULTI), or 0,
+        /// which lets no other program in, there or below.
         flags: u32,
     },
     /// By a link: until that is detached, or nothing holds it any more.
@@ -184,19 +164,12 @@ pub enum Manner {
     },
 }
 
-impl Manner {
-    /// `BPF_F_ALLOW_OVERRIDE`: programs of cgroups below take its place there.
-    pub const OVERRIDE: u32 = crate::sys::cgroup::ALLOW_OVERRIDE;
-    /// `BPF_F_ALLOW_MULTI`: it runs beside others, there and below.
-    pub const MULTI: u32 = crate::sys::cgroup::ALLOW_MULTI;
-}
-
 /// A program, as the kernel describes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProgramDescription {
     /// Its id; not given again while it is loaded.
     pub id: u32,
-    /// At most 15 bytes, chosen by whoever loaded it, not unique: for people only.
+    /// At most 15 bytes, chosen by its loader, not unique: for people only.
     pub name: String,
     /// `enum bpf_prog_type` of `linux/bpf.h`.
     pub program_type: u32,
@@ -249,7 +222,7 @@ pub struct Holder {
 }
 
 /// A program of a type that can decide where packets and connections go, which is attached nowhere that can be seen:
-/// it is held for later, called by others, or attached where nobody can look (see [`Blind`]).
+/// it is held for later, called by others, or attached out of sight (see [`Blind`]).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LooseProgram {
     /// What it is; `pinned_at` and `held_by` say who keeps it loaded, if that can be seen.
@@ -286,18 +259,6 @@ impl LooseProgram {
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.command, self.pid)
-    }
-}
-
-impl Layer {
-    /// In lower case: `xdp`, `netkit`, `tcx`, `clsact`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Xdp => "xdp",
-            Self::Netkit => "netkit",
-            Self::Tcx => "tcx",
-            Self::Clsact => "clsact",
-        }
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeSet, fs, net::SocketAddrV4, os::fd::OwnedFd, path::Path, time::Instant};
 
+use doctor::{CgroupState, Manner, Place};
 use lb_abi::Meta;
 use lb_loader::{
-    CgroupState, HeldProgram, Hook, Manner, Options, Ownership, Place, attach_legacy, attach_link, effective,
+    ALLOW_MULTI, ALLOW_OVERRIDE, HeldProgram, Hook, Options, Ownership, attach_legacy, attach_link,
     programs_attached,
 };
 use testing::patience::LIMIT;
@@ -37,7 +38,7 @@ fn lower(node: &Node) -> Options {
 
 /// Starts afresh beside a leftover that misleads clients, evicts it, and sees that clients are served.
 #[track_caller]
-fn recovers(node: &Node, earlier: &Earlier) -> Vec<lb_loader::Found> {
+fn recovers(node: &Node, earlier: &Earlier) -> Vec<doctor::Found> {
     let (datapath, server) = start(&node.options, node);
     earlier.misleads(earlier.vip);
     let evicted = evict_all(&datapath);
@@ -58,9 +59,9 @@ fn refused(address: SocketAddrV4) {
 fn without_a_link_beside_others() {
     isolated(|node| {
         let earlier = Earlier::load(&node.options, node);
-        attach_all(&earlier, &node.options.cgroup, Manner::MULTI);
+        attach_all(&earlier, &node.options.cgroup, ALLOW_MULTI);
         for found in recovers(node, &earlier) {
-            assert_eq!(found.manner, Manner::Legacy { flags: Manner::MULTI });
+            assert_eq!(found.manner, Manner::Legacy { flags: ALLOW_MULTI });
             assert_eq!(found.order, 0, "it was first: {found:?}");
         }
     });
@@ -86,7 +87,7 @@ fn exclusive_at_the_same_cgroup_gives_way_to_attaching() {
 
 #[test]
 fn overridable_at_the_same_cgroup_gives_way_to_attaching() {
-    isolated(|node| gives_way(node, &node.options, &node.options.cgroup, Manner::OVERRIDE));
+    isolated(|node| gives_way(node, &node.options, &node.options.cgroup, ALLOW_OVERRIDE));
 }
 
 #[test]
@@ -99,7 +100,7 @@ fn overridable_above_is_found_though_it_does_not_run() {
     isolated(|node| {
         let options = lower(node);
         let earlier = Earlier::load(&options, node);
-        attach_all(&earlier, &node.options.cgroup, Manner::OVERRIDE);
+        attach_all(&earlier, &node.options.cgroup, ALLOW_OVERRIDE);
         enter(&options.cgroup);
         earlier.misleads(earlier.vip);
         let (datapath, server) = start(&options, node);
@@ -109,7 +110,7 @@ fn overridable_above_is_found_though_it_does_not_run() {
             assert_eq!(
                 found.manner,
                 Manner::Legacy {
-                    flags: Manner::OVERRIDE
+                    flags: ALLOW_OVERRIDE
                 }
             );
         }
@@ -145,7 +146,7 @@ fn below_is_found(node: &Node, leave: impl FnOnce(&Earlier, &Path)) {
 
 #[test]
 fn below_without_a_link_beside_others() {
-    isolated(|node| below_is_found(node, |earlier, pod| attach_all(earlier, pod, Manner::MULTI)));
+    isolated(|node| below_is_found(node, |earlier, pod| attach_all(earlier, pod, ALLOW_MULTI)));
 }
 
 #[test]
@@ -155,7 +156,7 @@ fn below_without_a_link_alone() {
 
 #[test]
 fn below_without_a_link_overridable() {
-    isolated(|node| below_is_found(node, |earlier, pod| attach_all(earlier, pod, Manner::OVERRIDE)));
+    isolated(|node| below_is_found(node, |earlier, pod| attach_all(earlier, pod, ALLOW_OVERRIDE)));
 }
 
 #[test]
@@ -173,8 +174,7 @@ fn above_is_found(node: &Node, options: &Options, earlier: &Earlier, state: Cgro
     let (datapath, server) = start(options, node);
     assert_eq!(dial(earlier.vip).expect("a connection").0, server);
     earlier.misleads(earlier.forgotten);
-    let connect = Hook::Connect4.attach_type();
-    let run = effective(&options.cgroup, connect).expect("the kernel says");
+    let run = programs_attached(&options.cgroup, Hook::Connect4, true).expect("the kernel says");
     assert_eq!(run.len(), 2, "ours and the leftover: {run:?}");
     let evicted = evict_all(&datapath);
     assert_eq!(evicted.len(), Hook::ALL.len());
@@ -184,7 +184,7 @@ fn above_is_found(node: &Node, options: &Options, earlier: &Earlier, state: Cgro
             "{found:?}"
         );
     }
-    let left = effective(&options.cgroup, connect).expect("the kernel says");
+    let left = programs_attached(&options.cgroup, Hook::Connect4, true).expect("the kernel says");
     assert_eq!(left, run[..1]);
     assert_eq!(dial(earlier.vip).expect("a connection").0, server);
     refused(earlier.forgotten);
@@ -195,7 +195,7 @@ fn above_without_a_link() {
     isolated(|node| {
         let options = lower(node);
         let earlier = Earlier::load(&options, node);
-        attach_all(&earlier, &node.options.cgroup, Manner::MULTI);
+        attach_all(&earlier, &node.options.cgroup, ALLOW_MULTI);
         enter(&options.cgroup);
         above_is_found(node, &options, &earlier, CgroupState::Visible);
     });
@@ -227,7 +227,7 @@ fn hidden(node: &Node) -> Options {
 fn above_where_no_mount_shows_it_without_a_link() {
     isolated(|node| {
         let earlier = Earlier::load(&node.options, node);
-        attach_all(&earlier, &node.options.cgroup, Manner::MULTI);
+        attach_all(&earlier, &node.options.cgroup, ALLOW_MULTI);
         let options = hidden(node);
         above_is_found(node, &options, &earlier, CgroupState::Hidden);
     });
@@ -250,7 +250,7 @@ fn beside_is_found_when_it_is_of_this_node() {
         let options = lower(node);
         let earlier = Earlier::load(&options, node);
         let other = below(&node.options.cgroup, "other");
-        attach_all(&earlier, &other, Manner::MULTI);
+        attach_all(&earlier, &other, ALLOW_MULTI);
         let (datapath, _) = start(&options, node);
         enter(&other);
         earlier.misleads(earlier.vip);
@@ -277,7 +277,7 @@ fn of_another_version_it_is_evicted_where_it_runs_for_this_node_and_nowhere_else
         let other = below(&node.options.cgroup, "other");
         let pod = below(&options.cgroup, "pod");
         for cgroup in [&node.options.cgroup, &options.cgroup, &pod, &other] {
-            attach_legacy(cgroup, hook, &program, Manner::MULTI).expect("attached");
+            attach_legacy(cgroup, hook, &program, ALLOW_MULTI).expect("attached");
         }
         let (datapath, _) = start(&options, node);
         let evicted = evict_all(&datapath);
@@ -320,7 +320,7 @@ fn links_that_another_process_holds() {
         let evicted = evict_all(&datapath);
         assert_eq!(evicted.len(), Hook::ALL.len());
         assert_eq!(dial(earlier.vip).expect("a connection").0, server);
-        let holds = |loose: &&lb_loader::LooseProgram| {
+        let holds = |loose: &&doctor::LooseProgram| {
             loose.ownership == Ownership::Earlier
                 && loose
                     .program

@@ -7,17 +7,18 @@ use std::{
     time::{Duration, Instant},
 };
 
+use lb_loader::{
+    Blind, Cgroup, LoaderError, LockedPins, expect_privileges, namespace_cookie, remove_empty_clsact,
+};
+
 use crate::{
-    Blind, Evicted, Filesystem, Found, LoaderError, Manner, Place, ProgramDescription, device, disarm,
-    environment, evict,
+    evict::{Evicted, EvictionError, disarm, evict},
     inventory::{
+        Found, Manner, Place, ProgramDescription,
         cgroups::Hierarchy,
         programs::{Owner, Programs},
     },
     leftovers::Node,
-    map::pins::Pins,
-    node,
-    sys::filter,
 };
 
 /// How long [`cleanup`] waits for what ends by itself. It takes milliseconds, on a busy machine more.
@@ -30,7 +31,7 @@ const GONE_POLL: Duration = Duration::from_millis(5);
 pub struct Cleanup {
     /// Attachments that were ended.
     pub detached: Vec<Found>,
-    /// Programs that nobody can detach, or that somebody else holds, and that leave everything alone from now on; see
+    /// Programs that can't be detached, or that another process holds, and that leave everything alone from now on; see
     /// [`disarm`].
     pub disarmed: Vec<ProgramDescription>,
     /// Pins that were removed.
@@ -40,24 +41,22 @@ pub struct Cleanup {
 }
 
 /// Removes everything of ours, of any load, for this node: attachments wherever they are, as
-/// [`Datapath::leftovers`](crate::Datapath::leftovers) finds them, so also where earlier loads had other options; then
-/// clsact of devices where it carries nothing any more, and all pins under the bpffs. Programs that are then still loaded, as a cgroup that was removed or another process keeps
-/// them, are disarmed.
+/// [`Leftovers`](crate::Leftovers) finds them, so also where earlier loads had other options; then clsact of devices where
+/// it carries nothing any more, and all pins under the bpffs. Programs that are then still loaded, as a cgroup that was
+/// removed or another process keeps them, are disarmed.
 ///
 /// Idempotent. Programs of others and of other nodes stay. Returns when the kernel shows nothing of ours any more: a
 /// link whose last holder has just gone stays attached until a worker of the kernel comes to it.
 ///
 /// # Errors
-/// [`LoaderError::Busy`] while an agent has the datapath open; [`LoaderError::StillAttached`] if something is after
+/// [`LoaderError::Busy`] while an agent has the datapath open; [`EvictionError::StillAttached`] if something is after
 /// ten seconds.
-pub fn cleanup(bpffs: &Path, cgroup: &Path) -> Result<Cleanup, LoaderError> {
-    environment::expect_privileges()?;
-    environment::expect_filesystem(bpffs, Filesystem::Bpf)?;
-    let hierarchy = Hierarchy::of(cgroup)?;
-    let pins = Pins::new(bpffs);
-    let _lock = environment::lock(pins.root())?;
+pub fn cleanup(bpffs: &Path, cgroup: &Path) -> Result<Cleanup, EvictionError> {
+    expect_privileges()?;
+    let hierarchy = Hierarchy::of(Cgroup::open(cgroup)?)?;
+    let pins = LockedPins::lock(bpffs)?;
     let owner = Owner {
-        namespace: node::namespace_cookie()?,
+        namespace: namespace_cookie()?,
         ..Owner::default()
     };
     let node = Node {
@@ -76,7 +75,7 @@ pub fn cleanup(bpffs: &Path, cgroup: &Path) -> Result<Cleanup, LoaderError> {
 
 /// Ends attachments until there are none. What a look shows that began [`GONE_LIMIT`] after the first were ended was attached
 /// again, or can't be ended; how long a look itself takes says nothing.
-fn detach(node: &Node<'_>, programs: &mut Programs, done: &mut Cleanup) -> Result<(), LoaderError> {
+fn detach(node: &Node<'_>, programs: &mut Programs, done: &mut Cleanup) -> Result<(), EvictionError> {
     let mut first = None;
     loop {
         let is_over = first.is_some_and(|first: Instant| first.elapsed() > GONE_LIMIT);
@@ -101,7 +100,7 @@ fn detach(node: &Node<'_>, programs: &mut Programs, done: &mut Cleanup) -> Resul
             }
         }
         if is_over {
-            return Err(LoaderError::StillAttached { attached: left });
+            return Err(EvictionError::StillAttached { attached: left });
         }
         first.get_or_insert_with(Instant::now);
         if !ended {
@@ -119,17 +118,11 @@ fn remove_carriers(detached: &[Found]) -> Result<(), LoaderError> {
             _ => None,
         })
         .collect();
-    let mut netlink = device::netlink()?;
-    for index in filtered {
-        filter::remove_empty_clsact(&mut netlink, index).map_err(LoaderError::kernel(format!(
-            "remove clsact, which carries nothing any more, from device {index}"
-        )))?;
-    }
-    Ok(())
+    filtered.into_iter().try_for_each(remove_empty_clsact)
 }
 
 /// Disarms what is still loaded a while after everything else has gone.
-fn disarm_rest(node: &Node<'_>, programs: &mut Programs, done: &mut Cleanup) -> Result<(), LoaderError> {
+fn disarm_rest(node: &Node<'_>, programs: &mut Programs, done: &mut Cleanup) -> Result<(), EvictionError> {
     /// In which the kernel lets go of programs whose filters and links have ended.
     const LET_GO: Duration = Duration::from_millis(500);
     let deadline = Instant::now() + LET_GO;

@@ -8,7 +8,8 @@ use std::{
 };
 
 use caps::{CapSet, Capability};
-use lb_loader::{Cleanup, Hook, Manner, Options, Place, attach_legacy, attach_link, cleanup, evict};
+use doctor::{Cleanup, Place, cleanup, evict};
+use lb_loader::{ALLOW_MULTI, Hook, Options, attach_legacy, attach_link};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use socket2::{Domain, Socket, Type};
 
@@ -50,7 +51,7 @@ fn connections_that_are_healthy_survive_and_new_ones_are_right_at_once() {
     isolated(|node| {
         let earlier = Earlier::load(&node.options, node);
         for (hook, program) in &earlier.programs {
-            attach_legacy(&node.options.cgroup, *hook, program, Manner::MULTI).expect("attached");
+            attach_legacy(&node.options.cgroup, *hook, program, ALLOW_MULTI).expect("attached");
         }
         let (datapath, server) = start(&node.options, node);
         // Only the current load knows it, so that the leftover lets it pass.
@@ -110,7 +111,7 @@ fn a_clean_up_ends_what_other_options_have_attached_and_does_so_once() {
         );
         let mut links = Vec::new();
         for (hook, program) in &earlier.programs {
-            attach_legacy(&pod, *hook, program, Manner::MULTI).expect("attached");
+            attach_legacy(&pod, *hook, program, ALLOW_MULTI).expect("attached");
             links.push(attach_link(&other, *hook, program).expect("attached"));
         }
         // An agent of another cgroup, which is gone, with its sockets and its link.
@@ -153,7 +154,7 @@ fn what_no_mount_shows_is_found_or_said_to_be_out_of_sight() {
     isolated(|node| {
         let earlier = Earlier::load(&node.options, node);
         let (hook, program) = &earlier.programs[0];
-        attach_legacy(&node.options.cgroup, *hook, program, Manner::MULTI).expect("attached");
+        attach_legacy(&node.options.cgroup, *hook, program, ALLOW_MULTI).expect("attached");
         let cgroup = below(&node.options.cgroup, "node");
         enter(&cgroup);
         let options = Options {
@@ -163,14 +164,14 @@ fn what_no_mount_shows_is_found_or_said_to_be_out_of_sight() {
         let (datapath, _) = start(&options, node);
         // Kernels since 6.11 open what is above without it too, for whoever has CAP_SYS_ADMIN in the first place.
         caps::drop(None, CapSet::Effective, Capability::CAP_DAC_READ_SEARCH).expect("dropped");
-        let seen = datapath.leftovers().expect("a look");
+        let seen = crate::leftovers(&datapath);
         match (&seen.attachments[..], &seen.blind[..]) {
             ([found], []) => assert_eq!(found.program.id, program.id()),
             ([], [blind]) => assert!(blind.remedy.contains("CAP_DAC_READ_SEARCH"), "{blind}"),
             _ => panic!("expected it, or that it can't be seen: {seen:?}"),
         }
         caps::raise(None, CapSet::Effective, Capability::CAP_DAC_READ_SEARCH).expect("raised");
-        let seen = datapath.leftovers().expect("a look");
+        let seen = crate::leftovers(&datapath);
         assert_eq!((seen.attachments.len(), seen.blind.len()), (1, 0), "{seen:?}");
     });
 }

@@ -2,17 +2,35 @@
 
 use std::fs;
 
+use doctor::{Cleanup, Found, Manner, Place, cleanup, evict};
 use lb_loader::{
-    Cleanup, Datapath, DeviceAttachment, DeviceHook, DeviceKind, DeviceManner, DeviceMode, Direction, Found,
-    HeldProgram, Manner, Ownership, Place, attach_filter, attach_tcx, cleanup, evict,
+    Datapath, DeviceAttachment, DeviceHook, DeviceKind, DeviceManner, DeviceMode, Direction, HeldProgram,
+    Ownership, attach_filter, attach_tcx,
 };
 
-use super::{
-    MODES, NO_TCX,
-    network::{has_clsact, pair},
-    of, scan, start,
+use crate::{
+    NO_TCX,
+    disciplines::has_clsact,
+    foreign_packet_program, leftovers,
+    network::pair,
+    start,
+    support::{Node, has_tcx, isolated},
 };
-use crate::support::{ForeignProgram, Node, has_tcx, isolated};
+
+/// Both ways to attach; the filter's priority is no other program's.
+const MODES: [DeviceMode; 2] = [DeviceMode::First, DeviceMode::Filter { priority: 77 }];
+
+fn scan(datapath: &Datapath) -> Vec<DeviceAttachment> {
+    datapath.scan_devices().expect("what is attached")
+}
+
+/// Those of an owner.
+fn of(attachments: Vec<DeviceAttachment>, ownership: Ownership) -> Vec<DeviceAttachment> {
+    attachments
+        .into_iter()
+        .filter(|attachment| attachment.ownership == ownership)
+        .collect()
+}
 
 /// The ingress program of nodes of a load, held.
 fn hold(datapath: &mut Datapath) -> HeldProgram {
@@ -46,6 +64,7 @@ fn manner_names(attachments: &[DeviceAttachment]) -> Vec<(Direction, &'static st
         DeviceManner::Link { .. } => "link",
         DeviceManner::Program => "program",
         DeviceManner::Filter { .. } => "filter",
+        DeviceManner::Xdp { .. } => "xdp",
     };
     attachments
         .iter()
@@ -90,7 +109,7 @@ fn leftovers_of_every_kind_are_found_and_evicted() {
         datapath
             .attach_device("uplink", DeviceKind::Node)
             .expect("attached");
-        let left = datapath.leftovers().expect("a look").attachments;
+        let left = leftovers(&datapath).attachments;
         let at_device: Vec<&Found> = left
             .iter()
             .filter(|found| matches!(found.place, Place::Device { .. }))
@@ -116,12 +135,12 @@ fn foreign_programs_of_the_same_name_stay_in_their_order() {
     isolated(|node| {
         pair("uplink", None);
         let (first, second) = (
-            ForeignProgram::packet("node_ingress"),
-            ForeignProgram::packet("node_ingress"),
+            foreign_packet_program("node_ingress"),
+            foreign_packet_program("node_ingress"),
         );
-        attach_tcx("uplink", Direction::Ingress, &first.0).expect("attached");
+        attach_tcx("uplink", Direction::Ingress, &first).expect("attached");
         for priority in [1, 77, 100] {
-            attach_filter("uplink", Direction::Ingress, priority, &second.0).expect("attached as a filter");
+            attach_filter("uplink", Direction::Ingress, priority, &second).expect("attached as a filter");
         }
         let foreign = |found: &[DeviceAttachment]| -> Vec<(u32, DeviceManner)> {
             let of = found
@@ -153,7 +172,7 @@ fn foreign_programs_of_the_same_name_stay_in_their_order() {
                 assert_eq!(at, Some(place), "{mode:?}: {found:?}");
                 assert_eq!(foreign(&found), before, "{mode:?}");
             }
-            assert_eq!(datapath.leftovers().expect("a look").attachments, []);
+            assert_eq!(leftovers(&datapath).attachments, []);
             let ended = datapath.detach_device("uplink").expect("detached");
             assert_eq!(ended.len(), 2, "{ended:?}");
             assert_eq!(foreign(&scan(&datapath)), before);
@@ -201,5 +220,36 @@ fn cleanup_leaves_nothing_at_any_device_and_does_so_once() {
         let again = cleanup(&node.options.bpffs, &node.options.cgroup).expect("again");
         assert_eq!(again, Cleanup::default());
         assert_eq!(scan(&start(node, DeviceMode::First)), []);
+    });
+}
+
+#[test]
+fn another_way_to_attach_leaves_what_was_there_to_be_evicted() {
+    if !has_tcx() {
+        return testing::skip(&testing::current(), NO_TCX);
+    }
+    isolated(|node| {
+        pair("uplink", None);
+        let [by_link, as_filter] = MODES;
+        for (before, after) in [(by_link, as_filter), (as_filter, by_link)] {
+            let mut datapath = start(node, before);
+            datapath
+                .attach_device("uplink", DeviceKind::Node)
+                .expect("attached");
+            drop(datapath);
+            let mut datapath = start(node, after);
+            let attached = datapath
+                .attach_device("uplink", DeviceKind::Node)
+                .expect("attached");
+            assert!(attached.iter().all(|attached| !attached.updated), "{attached:?}");
+            let earlier = of(scan(&datapath), Ownership::Earlier);
+            assert_eq!(earlier.len(), 2, "{earlier:?}");
+            for found in leftovers(&datapath).attachments {
+                evict(&found, false).expect("evicted");
+            }
+            assert_eq!(of(scan(&datapath), Ownership::Earlier), []);
+            assert_eq!(of(scan(&datapath), Ownership::Current).len(), 2);
+            datapath.detach_device("uplink").expect("detached");
+        }
     });
 }

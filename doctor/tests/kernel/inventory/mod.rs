@@ -18,7 +18,8 @@ mod nodes;
 mod recovery;
 mod seen;
 
-use lb_loader::{Found, Inventory, Ownership, Place, Scope, inventory};
+use doctor::{Found, Inventory, Place, Scope, inventory};
+use lb_loader::Ownership;
 
 use crate::support::Node;
 

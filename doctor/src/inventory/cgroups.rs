@@ -7,18 +7,18 @@
 
 use std::{
     collections::HashMap,
-    fs::{self, File},
-    io,
+    fs, io,
     os::{
-        fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
-        unix::fs::{DirEntryExt as _, MetadataExt as _},
+        fd::{AsFd as _, AsRawFd as _},
+        unix::fs::DirEntryExt as _,
     },
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
-use super::{CgroupState, names};
-use crate::{Blind, Filesystem, LoaderError, environment, mounts, sys::cgroup as bpf, sys::handle};
+use lb_loader::{Blind, Cgroup, LoaderError, mount_points};
+
+use super::CgroupState;
 
 /// Most cgroups that are looked at; a node has some for each container and unit, a thousand if it is large.
 const MOST: usize = 50_000;
@@ -27,27 +27,10 @@ const TIME: Duration = Duration::from_secs(10);
 /// The id of a hierarchy's root.
 const ROOT: u64 = 1;
 
-/// Ids of the programs that run at a hook for sockets of a cgroup, in the order in which they run: its own, and those
-/// of the cgroups above.
-pub fn effective(cgroup: &Path, attach_type: u32) -> Result<Vec<u32>, LoaderError> {
-    environment::expect_filesystem(cgroup, Filesystem::Cgroup2)?;
-    let folder = File::open(cgroup).map_err(LoaderError::path("open", cgroup))?;
-    let attached = bpf::query(folder.as_fd(), attach_type, true);
-    attached
-        .map(|attached| attached.programs)
-        .map_err(LoaderError::kernel(format!(
-            "ask what runs at {} of {}",
-            names::attach_type(attach_type),
-            cgroup.display()
-        )))
-}
-
 /// The hierarchy that a cgroup is of.
 #[derive(Debug)]
 pub(crate) struct Hierarchy {
-    path: PathBuf,
-    cgroup: File,
-    id: u64,
+    cgroup: Cgroup,
     /// Where it is mounted: ids of the folders that are mounted, and where.
     mounts: HashMap<u64, PathBuf>,
 }
@@ -55,10 +38,9 @@ pub(crate) struct Hierarchy {
 /// A cgroup that was found.
 #[derive(Debug)]
 pub(crate) struct Group {
-    pub(crate) id: u64,
+    pub(crate) cgroup: Cgroup,
     /// As a mount shows it.
     pub(crate) path: Option<PathBuf>,
-    folder: OwnedFd,
 }
 
 /// A cgroup that a walk has met and not opened yet: descriptors are few, and cgroups side by side may be many.
@@ -90,26 +72,18 @@ pub(crate) enum Relation {
 /// How opening a cgroup by its id ended.
 #[derive(Debug)]
 pub(crate) enum Opened {
-    Folder(OwnedFd),
-    /// There is no such folder any more.
+    Cgroup(Cgroup),
+    /// There is no such cgroup any more.
     Gone,
     /// Without CAP_DAC_READ_SEARCH, or on a kernel that has no handles of cgroups.
     Refused(io::Error),
 }
 
 impl Hierarchy {
-    /// Of a cgroup's folder.
-    pub(crate) fn of(cgroup: &Path) -> Result<Self, LoaderError> {
-        environment::expect_filesystem(cgroup, Filesystem::Cgroup2)?;
-        let folder = File::open(cgroup).map_err(LoaderError::path("open", cgroup))?;
-        let id = folder
-            .metadata()
-            .map_err(LoaderError::path("look at", cgroup))?
-            .ino();
+    /// Of a cgroup.
+    pub(crate) fn of(cgroup: Cgroup) -> Result<Self, LoaderError> {
         Ok(Self {
-            path: cgroup.to_owned(),
-            cgroup: folder,
-            id,
+            cgroup,
             mounts: mounted()?.into_iter().collect(),
         })
     }
@@ -122,18 +96,18 @@ impl Hierarchy {
                 "/proc/thread-self/mountinfo",
             )(io::ErrorKind::NotFound.into()));
         };
-        Self::of(&point)
+        Self::of(Cgroup::open(&point)?)
     }
 
     /// The node's cgroup.
     pub(crate) const fn id(&self) -> u64 {
-        self.id
+        self.cgroup.id()
     }
 
     /// Opens a cgroup by its id.
     pub(crate) fn open(&self, id: u64) -> Opened {
-        match handle::open_cgroup(self.cgroup.as_fd(), id) {
-            Ok(folder) => Opened::Folder(folder),
+        match self.cgroup.by_id(id) {
+            Ok(cgroup) => Opened::Cgroup(cgroup),
             Err(error) if matches!(error.raw_os_error(), Some(libc::ESTALE | libc::ENOENT)) => Opened::Gone,
             Err(error) => Opened::Refused(error),
         }
@@ -144,14 +118,13 @@ impl Hierarchy {
         &self,
         each: impl FnOnce(&Group) -> Result<(), LoaderError>,
     ) -> Result<Walked, LoaderError> {
-        let folder = self.cgroup.as_fd().try_clone_to_owned();
+        let cgroup = self.cgroup.try_clone();
         each(&Group {
-            id: self.id,
-            path: Some(self.path.clone()),
-            folder: folder.map_err(LoaderError::path("open", &self.path))?,
+            cgroup: cgroup.map_err(LoaderError::kernel(format!("open {}", self.cgroup)))?,
+            path: self.cgroup.path().map(Path::to_owned),
         })?;
         Ok(Walked {
-            above: HashMap::from([(self.id, None)]),
+            above: HashMap::from([(self.id(), None)]),
             blind: Vec::new(),
         })
     }
@@ -177,42 +150,40 @@ impl Hierarchy {
             if walked.above.contains_key(&id) {
                 continue;
             }
-            let folder = match self.open_met(id, path.as_deref(), by_handle) {
-                Err(error) if is_gone(&error) => continue,
-                folder => folder.map_err(LoaderError::kernel(format!("open cgroup {id}")))?,
+            let Some(cgroup) = self.open_met(id, path.as_deref(), by_handle)? else {
+                continue;
             };
             walked.above.insert(id, above);
-            let group = Group { id, path, folder };
+            let group = Group { cgroup, path };
             each(&group)?;
             let below = self.below(&group);
-            let below = below.map_err(LoaderError::kernel(format!(
-                "list the cgroups below {}",
-                group.id
-            )))?;
+            let below = below.map_err(LoaderError::kernel(format!("list the cgroups below {id}")))?;
             stack.extend(below);
         }
         Ok(walked)
     }
 
-    /// Opens a cgroup that a walk has met; one that has gone meanwhile is [`is_gone`].
-    fn open_met(&self, id: u64, path: Option<&Path>, by_handle: bool) -> io::Result<OwnedFd> {
-        if by_handle {
-            return handle::open_cgroup(self.cgroup.as_fd(), id);
-        }
-        let gone = || io::Error::from_raw_os_error(libc::ENOENT);
-        let folder = File::open(path.ok_or_else(gone)?)?;
-        // Another of the name may be there by now.
-        if folder.metadata()?.ino() == id {
-            Ok(folder.into())
-        } else {
-            Err(gone())
+    /// Opens a cgroup that a walk has met; `None`: it is gone.
+    fn open_met(&self, id: u64, path: Option<&Path>, by_handle: bool) -> Result<Option<Cgroup>, LoaderError> {
+        let opened = match path {
+            _ if by_handle => self
+                .cgroup
+                .by_id(id)
+                .map_err(LoaderError::kernel(format!("open cgroup {id}"))),
+            Some(path) => Cgroup::open(path),
+            None => return Ok(None),
+        };
+        match opened {
+            Err(error) if is_gone(error.errno()) => Ok(None),
+            // Another of the name may be there by now.
+            opened => opened.map(|cgroup| Some(cgroup).filter(|cgroup| cgroup.id() == id)),
         }
     }
 
     /// Where a walk begins: at the root, or, if that can't be opened, at what is mounted. Whether by handle.
     fn roots(&self, walked: &mut Walked) -> (Vec<Unopened>, bool) {
         let why = match self.open(ROOT) {
-            Opened::Folder(_) => {
+            Opened::Cgroup(_) => {
                 let root = Unopened {
                     id: ROOT,
                     path: self.mounts.get(&ROOT).cloned(),
@@ -245,15 +216,15 @@ impl Hierarchy {
 
     /// The cgroups right below one.
     fn below(&self, group: &Group) -> io::Result<Vec<Unopened>> {
-        let folder = format!("/proc/self/fd/{}", group.folder.as_raw_fd());
+        let folder = format!("/proc/self/fd/{}", group.cgroup.as_fd().as_raw_fd());
         let entries = match fs::read_dir(&folder) {
-            Err(error) if is_gone(&error) => return Ok(Vec::new()),
+            Err(error) if is_gone(error.raw_os_error()) => return Ok(Vec::new()),
             entries => entries?,
         };
         let mut below = Vec::new();
         for entry in entries {
             let entry = match entry {
-                Err(error) if is_gone(&error) => continue,
+                Err(error) if is_gone(error.raw_os_error()) => continue,
                 entry => entry?,
             };
             if !entry.file_type()?.is_dir() {
@@ -264,7 +235,7 @@ impl Hierarchy {
             below.push(Unopened {
                 id,
                 path: self.mounts.get(&id).cloned().or_else(here),
-                above: Some(group.id),
+                above: Some(group.cgroup.id()),
             });
         }
         // The last is taken first: by name.
@@ -274,10 +245,6 @@ impl Hierarchy {
 }
 
 impl Group {
-    pub(crate) fn folder(&self) -> BorrowedFd<'_> {
-        self.folder.as_fd()
-    }
-
     pub(crate) const fn state(&self) -> CgroupState {
         match self.path {
             Some(_) => CgroupState::Visible,
@@ -307,41 +274,16 @@ impl Walked {
     }
 }
 
-/// What is attached to a hook of a cgroup; `None`: the kernel has no such hook, or the cgroup is being removed.
-pub(crate) fn attached(folder: BorrowedFd<'_>, attach_type: u32) -> io::Result<Option<bpf::Attached>> {
-    match bpf::query(folder, attach_type, false) {
-        Ok(attached) => Ok(Some(attached)),
-        Err(error)
-            if matches!(
-                error.raw_os_error(),
-                Some(libc::EINVAL | libc::ENOENT | libc::ENODEV)
-            ) =>
-        {
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-fn is_gone(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::ESTALE | libc::ENOENT | libc::ENODEV)
-    )
+const fn is_gone(error: Option<i32>) -> bool {
+    matches!(error, Some(libc::ESTALE | libc::ENOENT | libc::ENODEV))
 }
 
 /// Ids of the folders that are mounted, and where; without those that something else is mounted over.
 fn mounted() -> Result<Vec<(u64, PathBuf)>, LoaderError> {
     const SELF: &str = "/proc/thread-self";
-    let points =
-        mounts::points(Path::new(SELF), "cgroup2").map_err(LoaderError::path("read the mounts of", SELF))?;
-    let mut mounted = Vec::new();
-    for point in points {
-        if environment::expect_filesystem(&point, Filesystem::Cgroup2).is_ok()
-            && let Ok(metadata) = fs::metadata(&point)
-        {
-            mounted.push((metadata.ino(), point));
-        }
-    }
-    Ok(mounted)
+    let points = mount_points("cgroup2").map_err(LoaderError::path("read the mounts of", SELF))?;
+    let mounted = points
+        .into_iter()
+        .filter_map(|point| Some((Cgroup::open(&point).ok()?.id(), point)));
+    Ok(mounted.collect())
 }

@@ -1,19 +1,26 @@
 //! What earlier loads have left at devices, here and in other namespaces, and how it ends.
 
-use std::{fs, os::fd::AsFd as _};
+use std::fs;
 
-use aya::maps::MapData;
+use doctor::{Evicted, EvictionError, Found, Manner, Place, Scope, evict, inventory};
 use lb_loader::{
-    Datapath, DeviceHook, DeviceKind, DeviceMode, Direction, Evicted, Found, HeldProgram, Layer, LoaderError,
-    Manner, Ownership, Place, Scope, XdpMode, attach_filter, attach_tcx, attach_xdp, evict, inventory,
+    CraftedHook, Datapath, DeviceHook, DeviceKind, DeviceMode, Direction, HeldProgram, Layer, LoaderError,
+    Ownership, XdpMode, attach_filter, attach_tcx, attach_xdp, attach_xdp_link, load_passing,
 };
 
-use super::{
+use crate::{
     NO_TCX,
-    network::{Network, add_ingress, has_discipline, index, pair},
+    disciplines::{add_ingress, has_clsact, has_discipline},
+    foreign_packet_program,
+    network::{Network, index, pair},
     start,
+    support::{Node, has_tcx, isolated},
 };
-use crate::support::{ForeignProgram, Node, bytecode::link_xdp, has_tcx, isolated, xdp_program};
+
+/// A program of XDP that lets every packet pass, and uses these maps, by id.
+fn xdp_program(maps: &[u32]) -> HeldProgram {
+    load_passing("xdp", CraftedHook::Xdp, maps, None).expect("a program that only passes is accepted")
+}
 
 /// An earlier load that is attached nowhere, and a program of XDP that reads its META.
 struct Earlier {
@@ -28,10 +35,10 @@ impl Earlier {
             .device_program(DeviceHook::NodeIngress)
             .expect("loaded")
             .id();
-        let meta = MapData::from_pin(node.pins("maps/META")).expect("META is pinned");
+        let meta = datapath.meta_id().expect("META");
         let this = Self {
             packet: HeldProgram::by_id(packet).expect("it is loaded"),
-            xdp: xdp_program(Some(&meta)),
+            xdp: xdp_program(&[meta]),
         };
         assert!(this.xdp.is_ours().expect("its maps are read"));
         drop(datapath);
@@ -41,7 +48,7 @@ impl Earlier {
 }
 
 fn leftovers(datapath: &Datapath) -> Vec<Found> {
-    let seen = datapath.leftovers().expect("a look");
+    let seen = crate::leftovers(datapath);
     assert_eq!(seen.blind, []);
     seen.attachments
 }
@@ -117,10 +124,7 @@ fn filters_and_programs_of_every_layer_are_found_in_order_and_evicted() {
         let orders: Vec<u32> = found.iter().map(|found| found.order).collect();
         assert_eq!(orders, [0, 0, 0, 1, 2, 0]);
         evict_all(&datapath, &found);
-        assert!(
-            super::network::has_clsact("uplink"),
-            "somebody else may be about to use it"
-        );
+        assert!(has_clsact("uplink"), "another program may be about to use it");
     });
 }
 
@@ -183,8 +187,8 @@ fn xdp_in_every_manner_is_found_and_evicted_and_others_keep_theirs() {
         let earlier = Earlier::load(node);
         attach_xdp("native", XdpMode::Native, &earlier.xdp).expect("attached in the driver");
         attach_xdp("generic", XdpMode::Generic, &earlier.xdp).expect("attached");
-        let link = link_xdp(earlier.xdp.as_fd(), index("linked")).expect("attached by a link");
-        let foreign = xdp_program(None);
+        let link = attach_xdp_link(index("linked"), &earlier.xdp).expect("attached by a link");
+        let foreign = xdp_program(&[]);
         attach_xdp("foreign", XdpMode::Native, &foreign).expect("attached");
         let datapath = start(node, DeviceMode::First);
         let found = leftovers(&datapath);
@@ -193,7 +197,7 @@ fn xdp_in_every_manner_is_found_and_evicted_and_others_keep_theirs() {
         assert_eq!(manners, ["generic", "link", "native"], "{found:?}");
         evict_all(&datapath, &found);
         // The slot is free for whoever wants it.
-        let mine = xdp_program(None);
+        let mine = xdp_program(&[]);
         for device in ["native", "generic", "linked"] {
             attach_xdp(device, XdpMode::Native, &mine).expect("nothing is in the way");
         }
@@ -212,7 +216,10 @@ fn xdp_in_every_manner_is_found_and_evicted_and_others_keep_theirs() {
             panic!("expected it once: {of_foreign:?}");
         };
         assert_eq!(kept.ownership, Ownership::Foreign);
-        assert!(matches!(evict(kept, false), Err(LoaderError::NotEarlier { .. })));
+        assert!(matches!(
+            evict(kept, false),
+            Err(EvictionError::NotEarlier { .. })
+        ));
         assert_eq!(evict(kept, true).expect("by force"), Evicted::Detached);
         drop(link);
     });
@@ -228,8 +235,8 @@ fn a_filter_that_was_replaced_meanwhile_stays() {
         let datapath = start(node, DeviceMode::First);
         let found = leftovers(&datapath);
         evict_all(&datapath, &found);
-        let foreign = ForeignProgram::packet("theirs").0;
-        let theirs = xdp_program(None);
+        let foreign = foreign_packet_program("theirs");
+        let theirs = xdp_program(&[]);
         attach_xdp("uplink", XdpMode::Generic, &theirs).expect("attached");
         attach_filter("uplink", Direction::Ingress, 7, &foreign).expect("attached");
         for found in &found {

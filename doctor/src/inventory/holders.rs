@@ -1,4 +1,4 @@
-//! Who keeps programs, maps and links alive: processes, by their descriptors; and pins.
+//! What keeps programs, maps and links alive: processes, by their descriptors; and pins.
 
 use std::{
     collections::HashMap,
@@ -7,8 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use lb_loader::{Blind, processes};
+
 use super::{Holder, MapDescription, ProgramDescription};
-use crate::{Blind, namespace};
 
 /// Most processes whose descriptors are looked at.
 const PROCESSES: usize = 32_768;
@@ -77,7 +78,7 @@ pub(crate) fn look(blind: &mut Vec<Blind>) -> Keepers {
     let mut keepers = Keepers::default();
     let begun = Instant::now();
     let mut unreadable = 0_usize;
-    let processes = match namespace::processes() {
+    let processes = match processes() {
         Ok(processes) => processes,
         Err(error) => {
             blind.push(not_seen("processes", error.to_string(), "mount /proc"));

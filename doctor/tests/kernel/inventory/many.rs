@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lb_loader::{CgroupState, Inventory, Manner, Place, attach_legacy};
+use doctor::{CgroupState, Inventory, Leftovers, Place};
+use lb_loader::{ALLOW_MULTI, attach_legacy};
 use nix::{
     sys::resource::{Resource, getrlimit, setrlimit},
     time::ClockId,
@@ -48,14 +49,15 @@ fn a_leftover_at_the_last_of_a_thousand_cgroups_is_found_in_time() {
         let (hook, program) = &earlier.programs[0];
         let (hook, id) = (*hook, program.id());
         let last = pods.last().expect("a thousand");
-        attach_legacy(last, hook, program, Manner::MULTI).expect("attached");
+        attach_legacy(last, hook, program, ALLOW_MULTI).expect("attached");
         let (datapath, _) = start(&node.options, node);
         drop(earlier);
         // No more than one of them is open at a time, whatever else the datapath holds.
         let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("the limit of descriptors");
         setrlimit(Resource::RLIMIT_NOFILE, DESCRIPTORS.min(soft), hard).expect("a lower one");
+        let finder = Leftovers::of(&datapath).expect("its cgroup");
         let left = timed("leftovers, one of a thousand", || {
-            datapath.leftovers().expect("a look")
+            finder.find(&datapath).expect("a look")
         });
         let [found] = &left.attachments[..] else {
             panic!("expected one: {left:?}");
@@ -73,7 +75,7 @@ fn a_leftover_at_the_last_of_a_thousand_cgroups_is_found_in_time() {
             .count();
         assert_eq!(here, 1);
         evict_all(&datapath);
-        let none = timed("leftovers, none", || datapath.leftovers().expect("a look"));
+        let none = timed("leftovers, none", || finder.find(&datapath).expect("a look"));
         assert_eq!(none, Inventory::default());
     });
 }

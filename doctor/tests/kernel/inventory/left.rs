@@ -10,8 +10,9 @@ use std::{
     thread,
 };
 
+use doctor::{Evicted, Found, Inventory, Leftovers, evict};
 use lb_abi::Config;
-use lb_loader::{Datapath, Evicted, Found, HeldProgram, Hook, Inventory, Options, Ownership, evict};
+use lb_loader::{Datapath, HeldProgram, Hook, Options, Ownership};
 
 use crate::support::{Node, Protocol, TcpServer, dial};
 
@@ -80,7 +81,8 @@ pub(super) fn start(options: &Options, node: &Node) -> (Datapath, SocketAddrV4) 
     assert!(!datapath.adopted());
     let server = TcpServer::start(2).address;
     node.service(&datapath, Protocol::Tcp, 80, &[server]);
-    datapath.attach().expect("attached");
+    let leftovers = Leftovers::of(&datapath).expect("its cgroup");
+    leftovers.attach(&mut datapath).expect("attached");
     (datapath, server)
 }
 
@@ -89,7 +91,7 @@ pub(super) fn start(options: &Options, node: &Node) -> (Datapath, SocketAddrV4) 
 pub(super) fn leftovers(datapath: &Datapath) -> Vec<Found> {
     let Inventory {
         attachments, blind, ..
-    } = datapath.leftovers().expect("a look");
+    } = crate::leftovers(datapath);
     assert_eq!(blind, []);
     for found in &attachments {
         assert_eq!(found.ownership, Ownership::Earlier, "{found:?}");

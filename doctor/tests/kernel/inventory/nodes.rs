@@ -2,10 +2,9 @@
 
 use std::{fs, thread};
 
+use doctor::{EvictionError, Inventory, Leftovers, cleanup, evict};
 use lb_abi::Config;
-use lb_loader::{
-    Datapath, Hook, Inventory, LoaderError, Options, Ownership, cleanup, evict, programs_attached,
-};
+use lb_loader::{Datapath, Hook, Options, Ownership, programs_attached};
 use nix::sched::{CloneFlags, unshare};
 
 use super::left::{below, start};
@@ -38,13 +37,16 @@ fn another_nodes_programs_are_known_and_stay() {
         });
         let theirs = theirs.join().expect("the other node has started");
         let (datapath, _) = start(&options, node);
-        assert_eq!(datapath.leftovers().expect("a look"), Inventory::default());
+        assert_eq!(crate::leftovers(&datapath), Inventory::default());
         let seen = super::look(node).attachments;
         for (hook, program) in theirs.programs() {
             let found = seen.iter().find(|found| found.program.id == program.id());
             let found = found.unwrap_or_else(|| panic!("{hook} is not listed"));
             assert_eq!(found.ownership, Ownership::OtherNode);
-            assert!(matches!(evict(found, false), Err(LoaderError::NotEarlier { .. })));
+            assert!(matches!(
+                evict(found, false),
+                Err(EvictionError::NotEarlier { .. })
+            ));
         }
         drop(datapath);
         let done = cleanup(&options.bpffs, &options.cgroup).expect("cleaned up");
@@ -61,6 +63,7 @@ fn a_load_that_was_seen_before_it_said_of_which_node_it_is_stays_another_nodes()
     isolated(|node| {
         // As a lab's node has it, on a host with an agent above.
         let (datapath, _) = start(&node.options, node);
+        let finder = Leftovers::of(&datapath).expect("its cgroup");
         let theirs = Options {
             cgroup: below(&node.options.cgroup, "lab"),
             bpffs: node.options.bpffs.join("lab"),
@@ -72,16 +75,16 @@ fn a_load_that_was_seen_before_it_said_of_which_node_it_is_stays_another_nodes()
             Datapath::open(&theirs).expect("opened")
         });
         let mut theirs = theirs.join().expect("the other node has opened");
-        // CONFIG is written after the programs are loaded, and somebody may look in between.
+        // CONFIG is written after the programs are loaded, and a look may come in between.
         let said = theirs.maps().config.get().expect("CONFIG");
         let unsaid = Config {
             node_netns: 0,
             ..said
         };
         theirs.maps().config.put(&unsaid).expect("written");
-        assert_eq!(datapath.leftovers().expect("a look").attachments, []);
+        assert_eq!(finder.find(&datapath).expect("a look").attachments, []);
         theirs.maps().config.put(&said).expect("written");
         theirs.attach().expect("attached");
-        assert_eq!(datapath.leftovers().expect("a look"), Inventory::default());
+        assert_eq!(finder.find(&datapath).expect("a look"), Inventory::default());
     });
 }

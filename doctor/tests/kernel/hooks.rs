@@ -2,15 +2,15 @@
 
 use std::{fs, net::SocketAddr, os::fd::OwnedFd};
 
-use lb_loader::{
-    Datapath, Evicted, HeldProgram, Hook, Manner, Options, Place, attach_legacy, attach_link, cleanup, evict,
-};
+use doctor::{Evicted, Place, cleanup, evict};
+use lb_loader::{ALLOW_MULTI, Datapath, HeldProgram, Hook, Options, attach_legacy, attach_link};
 
-use super::{
+use crate::{
+    leftovers,
     peers::{Seen, ask, dial, fails, receive, server, udp_client},
+    support::{Node, isolated},
     world::{Family, Protocol, ServicePort, put_node_addresses},
 };
-use crate::support::{Node, isolated};
 
 /// The families that have hooks of their own.
 const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
@@ -45,14 +45,14 @@ fn load(node: &Node, fill: impl FnOnce(&Datapath)) -> Vec<(Hook, HeldProgram)> {
 /// Attaches one of them, ahead of what is attached later.
 fn leave(node: &Node, programs: &[(Hook, HeldProgram)], wanted: Hook) {
     for (hook, program) in programs.iter().filter(|(hook, _)| *hook == wanted) {
-        attach_legacy(&node.options.cgroup, *hook, program, Manner::MULTI).expect("attached");
+        attach_legacy(&node.options.cgroup, *hook, program, ALLOW_MULTI).expect("attached");
     }
 }
 
 /// Evicts what is left, which is at one hook alone.
 #[track_caller]
 fn evict_at(datapath: &Datapath, hooks: &[Hook]) {
-    let found = datapath.leftovers().expect("a look").attachments;
+    let found = leftovers(datapath).attachments;
     let at: Vec<u32> = found
         .iter()
         .map(|found| match found.place {
@@ -65,7 +65,7 @@ fn evict_at(datapath: &Datapath, hooks: &[Hook]) {
     for found in &found {
         assert_eq!(evict(found, false).expect("evicted"), Evicted::Detached);
     }
-    assert_eq!(datapath.leftovers().expect("a look").attachments, []);
+    assert_eq!(leftovers(datapath).attachments, []);
 }
 
 /// How a client asks a service, and which hooks that takes.

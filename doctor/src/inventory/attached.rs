@@ -5,21 +5,25 @@ use std::{
     path::PathBuf,
 };
 
+use lb_loader::{
+    DeviceManner, DeviceProgram, Direction, Layer, Link, LinkTarget, LoaderError, device_programs, links,
+};
+
 use super::{
-    CgroupState, Found, Layer, Manner, Place,
-    cgroups::{self, Group, Hierarchy, Opened, Walked},
-    devices::{self, Raw},
+    CgroupState, Found, Manner, Place,
+    cgroups::{Group, Hierarchy, Opened, Walked},
     names,
     programs::{Owner, Programs},
 };
-use crate::{
-    Direction, LoaderError,
-    sys::{
-        link::{self, Link, Target},
-        netlink::Netlink,
-        tcx,
-    },
-};
+
+/// An attachment as the kernel names it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Raw {
+    place: Place,
+    order: u32,
+    pub(crate) program_id: u32,
+    manner: Manner,
+}
 
 /// Attachments as the kernel names them, and what was walked for them.
 pub(crate) struct Attached {
@@ -28,50 +32,42 @@ pub(crate) struct Attached {
 }
 
 /// All attachments to these hooks of cgroups, to devices, and by links to whatever else.
-pub(crate) fn attached(
-    hierarchy: &Hierarchy,
-    hooks: &[u32],
-    netlink: &mut Netlink,
-) -> Result<Attached, LoaderError> {
+pub(crate) fn attached(hierarchy: &Hierarchy, hooks: &[u32]) -> Result<Attached, LoaderError> {
     let mut links = Links::list()?;
     let mut raw = Vec::new();
     let walked = hierarchy.walk(|group| at_cgroup(group, hooks, &mut links, &mut raw))?;
-    at_devices(netlink, &mut links, &mut raw)?;
+    at_devices(&mut links, &mut raw)?;
     raw.extend(links.rest().filter_map(|link| elsewhere(hierarchy, &link)));
     Ok(Attached { raw, walked })
 }
 
 /// Those to the node's own cgroup and to the devices of its network namespace alone.
-pub(crate) fn attached_to(
-    hierarchy: &Hierarchy,
-    hooks: &[u32],
-    netlink: &mut Netlink,
-) -> Result<Attached, LoaderError> {
+pub(crate) fn attached_to(hierarchy: &Hierarchy, hooks: &[u32]) -> Result<Attached, LoaderError> {
     let mut links = Links::list()?;
     let mut raw = Vec::new();
     let walked = hierarchy.own(|group| at_cgroup(group, hooks, &mut links, &mut raw))?;
-    at_devices(netlink, &mut links, &mut raw)?;
+    at_devices(&mut links, &mut raw)?;
     Ok(Attached { raw, walked })
 }
 
 fn at_cgroup(group: &Group, hooks: &[u32], links: &mut Links, raw: &mut Vec<Raw>) -> Result<(), LoaderError> {
     for hook in hooks {
-        let attached = cgroups::attached(group.folder(), *hook).map_err(LoaderError::kernel(format!(
+        let attached = group.cgroup.attached(*hook).map_err(LoaderError::kernel(format!(
             "ask what is attached to {} of cgroup {}",
             names::attach_type(*hook),
-            group.id
+            group.cgroup.id()
         )))?;
         let Some(attached) = attached else { continue };
         for (order, program_id) in (0..).zip(attached.programs) {
-            let target = Target::Cgroup {
-                id: group.id,
+            let target = LinkTarget::Cgroup {
+                id: group.cgroup.id(),
                 attach_type: *hook,
             };
             let legacy = Manner::Legacy {
                 flags: attached.flags,
             };
             raw.push(Raw {
-                place: cgroup(group.id, group.path.clone(), group.state(), *hook),
+                place: cgroup(group.cgroup.id(), group.path.clone(), group.state(), *hook),
                 order,
                 program_id,
                 manner: links.take(target, program_id).map_or(legacy, by_link),
@@ -81,18 +77,55 @@ fn at_cgroup(group: &Group, hooks: &[u32], links: &mut Links, raw: &mut Vec<Raw>
     Ok(())
 }
 
-fn at_devices(netlink: &mut Netlink, links: &mut Links, raw: &mut Vec<Raw>) -> Result<(), LoaderError> {
-    for mut found in devices::attachments(netlink)? {
-        match (&found.place, &found.manner) {
-            (_, Manner::Link { id, .. }) => links.forget(*id),
-            (Place::Device { index, .. }, Manner::XdpNetlink { .. }) => {
-                if let Some(id) = links.take(Target::Xdp { ifindex: *index }, found.program_id) {
-                    found.manner = by_link(id);
-                }
+fn at_devices(links: &mut Links, raw: &mut Vec<Raw>) -> Result<(), LoaderError> {
+    let mut last = None;
+    let mut order = 0;
+    for found in device_programs()? {
+        let DeviceProgram {
+            device,
+            layer,
+            direction,
+            manner,
+            program_id,
+        } = found;
+        let at = Some((device.index, layer, direction));
+        order = if at == last { order + 1 } else { 0 };
+        last = at;
+        let manner = match manner {
+            DeviceManner::Link { id } => {
+                links.forget(id);
+                by_link(id)
             }
-            _ => {}
-        }
-        raw.push(found);
+            DeviceManner::Program => Manner::Legacy { flags: 0 },
+            DeviceManner::Filter {
+                priority,
+                handle,
+                chain,
+            } => Manner::Filter {
+                priority,
+                handle,
+                chain,
+            },
+            DeviceManner::Xdp { mode } => {
+                let target = LinkTarget::Xdp {
+                    ifindex: device.index,
+                };
+                links
+                    .take(target, program_id)
+                    .map_or(Manner::XdpNetlink { mode }, by_link)
+            }
+        };
+        raw.push(Raw {
+            place: Place::Device {
+                index: device.index,
+                name: Some(device.name),
+                layer,
+                direction,
+            },
+            order,
+            program_id,
+            manner,
+        });
     }
     Ok(())
 }
@@ -123,27 +156,24 @@ fn elsewhere(hierarchy: &Hierarchy, link: &Link) -> Option<Raw> {
         layer,
         direction,
     };
+    if !link.target.is_there() {
+        return None;
+    }
     let place = match link.target {
-        Target::Cgroup { id: 0, .. }
-        | Target::Device { ifindex: 0, .. }
-        | Target::Xdp { ifindex: 0 }
-        | Target::Namespace { inode: 0, .. }
-        | Target::Other => return None,
-        Target::Cgroup { id, attach_type } => {
+        LinkTarget::Other => return None,
+        LinkTarget::Cgroup { id, attach_type } => {
             let state = match hierarchy.open(id) {
+                Opened::Cgroup(_) | Opened::Refused(_) => CgroupState::Hidden,
                 Opened::Gone => CgroupState::Dying,
-                Opened::Folder(_) | Opened::Refused(_) => CgroupState::Hidden,
             };
             cgroup(id, None, state, attach_type)
         }
-        Target::Device { ifindex, attach_type } => match attach_type {
-            tcx::INGRESS => device(ifindex, Layer::Tcx, Direction::Ingress),
-            tcx::EGRESS => device(ifindex, Layer::Tcx, Direction::Egress),
-            devices::NETKIT_PEER => device(ifindex, Layer::Netkit, Direction::Ingress),
-            _ => device(ifindex, Layer::Netkit, Direction::Egress),
-        },
-        Target::Xdp { ifindex } => device(ifindex, Layer::Xdp, Direction::Ingress),
-        Target::Namespace { inode, attach_type } => Place::Namespace {
+        LinkTarget::Device { ifindex, attach_type } => {
+            let (layer, direction) = Layer::of(attach_type)?;
+            device(ifindex, layer, direction)
+        }
+        LinkTarget::Xdp { ifindex } => device(ifindex, Layer::Xdp, Direction::Ingress),
+        LinkTarget::Namespace { inode, attach_type } => Place::Namespace {
             inode,
             attach_type,
             attach_name: names::attach_type(attach_type),
@@ -190,13 +220,13 @@ pub(crate) fn describe(
 
 /// Links by where they are attached and what they carry.
 struct Links {
-    by_target: HashMap<(Target, u32), Vec<u32>>,
+    by_target: HashMap<(LinkTarget, u32), Vec<u32>>,
     all: HashMap<u32, Link>,
 }
 
 impl Links {
     fn list() -> Result<Self, LoaderError> {
-        let all = link::all().map_err(LoaderError::kernel("list links"))?;
+        let all = links()?;
         let mut by_target: HashMap<_, Vec<u32>> = HashMap::new();
         // Those that were made first are taken last, and so first from the end.
         for link in all.iter().rev() {
@@ -212,7 +242,7 @@ impl Links {
     }
 
     /// One that attaches a program there. A program may be attached by several; each accounts for one attachment.
-    fn take(&mut self, target: Target, program_id: u32) -> Option<u32> {
+    fn take(&mut self, target: LinkTarget, program_id: u32) -> Option<u32> {
         let id = self.by_target.get_mut(&(target, program_id))?.pop()?;
         self.all.remove(&id);
         Some(id)

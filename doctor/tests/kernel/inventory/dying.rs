@@ -2,10 +2,8 @@
 
 use std::{fs, net::SocketAddrV4, path::Path, thread, time::Duration};
 
-use lb_loader::{
-    CgroupState, Datapath, Evicted, Found, Hook, Inventory, LoaderError, LooseProgram, Manner, Options,
-    Ownership, Place, attach_legacy, attach_link, disarm, evict,
-};
+use doctor::{CgroupState, Evicted, EvictionError, Found, Inventory, LooseProgram, Place, disarm, evict};
+use lb_loader::{ALLOW_MULTI, Datapath, Hook, Options, Ownership, attach_legacy, attach_link};
 use socket2::{Domain, Socket, Type};
 
 use super::left::{Earlier, below, enter, evict_all, leftovers, start};
@@ -65,9 +63,9 @@ fn by_links_it_is_found_and_evicted() {
     });
 }
 
-/// What nobody can detach, as nothing leads to its cgroup.
+/// What can't be detached, as nothing leads to its cgroup.
 fn loose(datapath: &Datapath) -> Vec<LooseProgram> {
-    let seen = datapath.leftovers().expect("a look");
+    let seen = crate::leftovers(datapath);
     assert_eq!((seen.attachments, seen.blind), (Vec::new(), Vec::new()));
     seen.loose
 }
@@ -78,7 +76,7 @@ fn without_a_link_it_is_found_and_disarmed() {
         let earlier = Earlier::load(&node.options, node);
         let [first, second, third] = sockets_of_a_removed_cgroup(node, |pod| {
             for (hook, program) in &earlier.programs {
-                attach_legacy(pod, *hook, program, Manner::MULTI).expect("attached");
+                attach_legacy(pod, *hook, program, ALLOW_MULTI).expect("attached");
             }
         });
         let Earlier {
@@ -137,14 +135,14 @@ fn what_is_just_going_is_not_told() {
         let (datapath, _) = start(&node.options, node);
         let sockets = sockets_of_a_removed_cgroup(node, |pod| {
             let (hook, program) = &going.programs[0];
-            attach_legacy(pod, *hook, program, Manner::MULTI).expect("attached");
+            attach_legacy(pod, *hook, program, ALLOW_MULTI).expect("attached");
         });
         drop(going);
         let closing = thread::spawn(move || {
             thread::sleep(Duration::from_millis(100));
             drop(sockets);
         });
-        assert_eq!(datapath.leftovers().expect("a look"), Inventory::default());
+        assert_eq!(crate::leftovers(&datapath), Inventory::default());
         closing.join().expect("closed");
     });
 }
@@ -155,7 +153,7 @@ fn removed_between_being_found_and_evicted_it_says_so() {
         let earlier = Earlier::load(&node.options, node);
         let pod = below(&node.options.cgroup, "pod");
         let (hook, program) = &earlier.programs[0];
-        attach_legacy(&pod, *hook, program, Manner::MULTI).expect("attached");
+        attach_legacy(&pod, *hook, program, ALLOW_MULTI).expect("attached");
         let (datapath, _) = start(&node.options, node);
         let found: Vec<Found> = leftovers(&datapath);
         let [found] = &found[..] else {
@@ -166,12 +164,12 @@ fn removed_between_being_found_and_evicted_it_says_so() {
         enter(&node.options.cgroup);
         fs::remove_dir(&pod).expect("removed");
         match evict(found, false) {
-            Err(LoaderError::NotEvicted { why, .. }) => {
+            Err(EvictionError::NotEvicted { why, .. }) => {
                 assert!(why.contains("its cgroup was removed"), "{why}");
             }
             other => panic!("expected NotEvicted, got {other:?}"),
         }
-        let seen = datapath.leftovers().expect("a look");
+        let seen = crate::leftovers(&datapath);
         assert_eq!(seen.attachments, []);
         for program in &seen.loose {
             disarm(program).expect("disarmed");
@@ -194,7 +192,7 @@ fn what_is_current_is_neither_evicted_nor_disarmed() {
             .filter(|found| ours.contains(&found.program.id))
         {
             match evict(found, false) {
-                Err(LoaderError::NotEarlier {
+                Err(EvictionError::NotEarlier {
                     ownership: Ownership::Current,
                     ..
                 }) => looked += 1,
@@ -206,7 +204,7 @@ fn what_is_current_is_neither_evicted_nor_disarmed() {
                 called_from: Vec::new(),
                 armed: true,
             };
-            assert!(matches!(disarm(&loose), Err(LoaderError::NotEarlier { .. })));
+            assert!(matches!(disarm(&loose), Err(EvictionError::NotEarlier { .. })));
         }
         assert_eq!(looked, ours.len());
         // Only by force.
