@@ -73,7 +73,7 @@ impl Way {
         let (client, router) = (self.client.links()?, self.router.links()?);
         for through in &self.through {
             // Docker gives it one that leaves this host.
-            router.route(everything(*through), Via::Nowhere).await?;
+            router.route(everything(*through), Via::Blackhole).await?;
             for range in ranges {
                 if range.addr().is_ipv6() == through.is_ipv6() {
                     client.route(*range, Via::Gateway(*through)).await?;
@@ -89,7 +89,7 @@ impl Way {
 mod tests {
     use std::{net::SocketAddr, time::Duration};
 
-    use lab::forgotten::{LED, connect, expect_ended};
+    use lab::stale_connections::{CONNECT_LIMIT, connect, expect_ended};
     use tokio::net::TcpListener;
 
     use super::*;
@@ -168,7 +168,7 @@ mod tests {
                 assert!(nobody.is_none(), "{nobody:?}");
                 let to = machines.address.ip();
                 router.spread(to, &machines.nodes).await.expect("a route");
-                let led = connect(&machines.way.client, machines.address, LED).await;
+                let led = connect(&machines.way.client, machines.address, CONNECT_LIMIT).await;
                 assert!(matches!(led, Some(Ok(_))), "{led:?}");
                 router.spread(to, &[]).await.expect("no route");
             }
