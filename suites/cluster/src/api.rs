@@ -1,4 +1,4 @@
-//! What a case can see of the API servers, and what it can do to them.
+//! The API servers of a cluster as a case sees them, and the faults that it can inject.
 
 use std::{fmt, net::SocketAddr};
 
@@ -10,82 +10,83 @@ use super::Stop;
 /// One API server of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiServer {
-    /// Its number, from 1.
+    /// Number of the server, from 1.
     pub number: u8,
-    /// Where it listens, as nodes see it.
+    /// Listen address, as nodes reach it.
     pub address: SocketAddr,
-    /// Whether it runs.
+    /// Whether the server runs.
     pub running: bool,
 }
 
-/// How an agent is told to reach the API.
+/// The API endpoint that an agent is configured with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiEndpoint {
-    /// What its configuration names as the server.
+    /// The server in the agent's kubeconfig.
     pub server: SocketAddr,
-    /// Further addresses that it may try, in the way that its target documents ([`ApiEndpoints::further`]).
+    /// Further addresses that the agent may try, configured as its target documents ([`ApiEndpoints::further`]).
     pub further: Vec<SocketAddr>,
 }
 
-/// ApiEndpoints to the API: those that a target documents, and how its agents were told to reach it at their start.
+/// Which API endpoints a target documents, and which its agents are configured with at their start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiEndpoints {
-    /// An address of a Service that it serves itself.
+    /// The kubeconfig may name an address of a Service that the target serves itself.
     pub service: bool,
-    /// Further addresses beside the configured one.
+    /// Further addresses beside the configured one are supported.
     pub further: bool,
-    /// All agents know no other address than the one that the API servers share, from the start.
+    /// From the start, agents know only the address that all API servers share.
     #[serde(default)]
     pub shared: bool,
 }
 
-/// The name that only the certificate of the API server of this number is valid for.
+/// The DNS name that only the certificate of this API server is valid for.
 #[must_use]
 pub fn api_server_name(number: u8) -> String {
     format!("apiserver-{number}")
 }
 
-/// Something that is wrong with API servers for a while.
+/// A fault of the API servers, which lasts for a limited time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ApiFault {
-    /// One does not run; the end of the fault starts it again. `default/kubernetes` follows as upstream's lease
-    /// reconciler writes it: at once with [`Stop::Term`], when the lease has run out with [`Stop::Kill`].
+    /// One server is stopped; the end of the fault starts it again. `default/kubernetes` follows as the lease
+    /// reconciler of kube-apiserver writes it: at once with [`Stop::Term`], when the server's lease has expired with
+    /// [`Stop::Kill`].
     Down {
-        /// Its number.
+        /// Number of the server.
         server: u8,
-        /// How it ends.
+        /// How the server is stopped.
         how: Stop,
     },
-    /// What they answer goes wrong.
+    /// Responses are wrong, late or refused.
     Answers {
-        /// The number of the one that does; `None`: all.
+        /// Number of the faulty server; `None`: all servers.
         server: Option<u8>,
-        /// Whom it meets. Users are named in [`users`].
+        /// Whose requests are affected. User names are in [`users`].
         clients: Clients,
-        /// What goes wrong.
+        /// What is wrong with the responses.
         fault: Fault,
     },
-    /// All advertise the address of a load balancer in front of them, so that `default/kubernetes` has one endpoint, which
-    /// whoever stops takes away from all. They are started again with it, and at the end with their own.
+    /// All servers advertise the address of a load balancer in front of them. `default/kubernetes` then has a single
+    /// endpoint, which each server that stops removes for all. Beginning and ending this fault restart the servers.
     SharedAddress,
-    /// None of them writes `default/kubernetes` (as with `--endpoint-reconciler-type=none`), so that a case is alone with it.
-    /// The end of the fault writes what is true, whatever the case has left there.
+    /// No server writes `default/kubernetes` (as with `--endpoint-reconciler-type=none`), so only the case changes
+    /// it. The end of the fault restores the correct contents, whatever the case has left there.
     Unreconciled,
 }
 
-/// Names of the users of a cluster, for [`Clients::User`].
+/// User names of a cluster, for [`Clients::User`].
 pub mod users {
-    /// Users of the administrator's kubeconfig, the harness among them. No fault meets them: in the embedded lab they ask a
-    /// server of their own, which never stops, and on kind they are known by their certificate.
+    /// Users of the administrator's kubeconfig, the harness among them. No fault affects them: in the lab they use a
+    /// server of their own that never stops, on kind their certificate identifies them.
     pub const ADMIN: &str = "admin";
     /// The outside client.
     pub const OUTSIDE: &str = "outside";
     /// The controllers for EndpointSlices, load balancers and scheduling.
     pub const CONTROLLERS: &str = "system:kube-controller-manager";
 
-    /// The agent of a node, and processes that somebody starts on it. On kind: pods of the node, by the node that their
-    /// tokens are bound to; not its kubelet, nor who has that one's certificate.
+    /// The agent of a node, and processes that cases start on it. On kind these are pods of the node, by the node in
+    /// their bound tokens; the kubelet and users of its certificate are not included.
     #[must_use]
     pub fn node(name: &str) -> String {
         format!("system:node:{name}")

@@ -11,8 +11,8 @@ use crate::{
     spawn::{self, Placed},
 };
 
-/// A cluster to run cases in: what every cluster has, and the parts that this one has beside it. Cloning it is cheap but for
-/// its description, and gives another way to the same cluster.
+/// A cluster to run cases in: what every cluster has, and the optional parts of this one. A clone uses the same
+/// cluster, and is cheap except for its description.
 #[derive(Clone)]
 pub struct Cluster {
     description: Description,
@@ -22,8 +22,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// One of these parts, which declares what they can ([`Parts::capabilities`]) beside what its description declares of families
-    /// and objects.
+    /// Assembles a cluster. Parts declare their capabilities ([`Parts::capabilities`]); the description declares
+    /// families and objects.
     #[must_use]
     pub fn new(mut description: Description, client: Client, pods: Arc<dyn PodAccess>, parts: Parts) -> Self {
         description.capabilities.extend(parts.capabilities());
@@ -35,29 +35,29 @@ impl Cluster {
         }
     }
 
-    /// What runs where.
+    /// Provider, target, nodes and capabilities.
     #[must_use]
     pub fn describe(&self) -> &Description {
         &self.description
     }
 
-    /// Leaves all nodes but one to cases that run beside this one.
+    /// Leaves all nodes but one to cases that run at the same time.
     #[must_use]
     pub fn of_one_node(mut self, node: &str) -> Self {
         self.description.keep_to(node);
         self
     }
 
-    /// Administrator's client.
+    /// The administrator's client.
     #[must_use]
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// Processes on nodes.
+    /// Access to nodes.
     ///
     /// # Errors
-    /// [`ClusterError::Unsupported`]: it has no such part.
+    /// [`ClusterError::Unsupported`]: this cluster has no access to its nodes.
     pub fn nodes(&self) -> Result<&dyn NodeAccess, ClusterError> {
         let part = self.parts.nodes.as_deref();
         part.ok_or_else(|| ClusterError::unsupported("run anything on its nodes"))
@@ -66,7 +66,7 @@ impl Cluster {
     /// The agents of the target.
     ///
     /// # Errors
-    /// [`ClusterError::Unsupported`]: it has no such part.
+    /// [`ClusterError::Unsupported`]: this cluster has no control of its agents.
     pub fn agents(&self) -> Result<&dyn AgentControl, ClusterError> {
         let part = self.parts.agents.as_deref();
         part.ok_or_else(|| ClusterError::unsupported("show, stop or start its agents"))
@@ -75,27 +75,27 @@ impl Cluster {
     /// The API servers.
     ///
     /// # Errors
-    /// [`ClusterError::Unsupported`]: it has no such part.
+    /// [`ClusterError::Unsupported`]: this cluster does not show its API servers.
     pub fn control_plane(&self) -> Result<&dyn ControlPlaneFaults, ClusterError> {
         let part = self.parts.control_plane.as_deref();
         part.ok_or_else(|| ClusterError::unsupported("show its API servers, or make faults of them"))
     }
 
-    /// The client outside.
+    /// The client outside the cluster.
     ///
     /// # Errors
-    /// [`ClusterError::Unsupported`]: it has no such part.
+    /// [`ClusterError::Unsupported`]: this cluster has no client outside.
     pub fn outside(&self) -> Result<&dyn OutsideClient, ClusterError> {
         let part = self.parts.outside.as_deref();
         part.ok_or_else(|| ClusterError::unsupported("run anything outside of itself"))
     }
 
-    /// What runs a program in a place.
+    /// Prepares the command that runs a program in a place.
     ///
-    /// `argv[0]` may be the word `probe` or `plumbline`, which stand for those programs wherever they are there.
+    /// `argv[0]` may be `probe` or `plumbline`, which stand for those programs wherever the place has them.
     ///
     /// # Errors
-    /// There is no such place.
+    /// The place does not exist.
     pub async fn command(&self, place: &Place, argv: &[String]) -> Result<Placed, ClusterError> {
         match place {
             Place::Pod { namespace, name } => self.pods.command(namespace, name, argv).await,
@@ -104,11 +104,11 @@ impl Cluster {
         }
     }
 
-    /// Starts a process in a place; stdin, stdout and stderr are pipes, and dropping the value kills it. `argv` is as of
-    /// [`Cluster::command`].
+    /// Starts a process in a place, with pipes for stdin, stdout and stderr. Dropping the value kills it. `argv` is
+    /// as in [`Cluster::command`].
     ///
     /// # Errors
-    /// There is no such place; the program can't be started there.
+    /// The place does not exist; the program can't be started there.
     pub async fn exec(&self, place: &Place, argv: &[String]) -> Result<Child, ClusterError> {
         let placed = self.command(place, argv).await?;
         let what = || format!("start `{}` {place}", command_line(argv));
@@ -116,26 +116,26 @@ impl Cluster {
         child.map_err(|error| ClusterError::failed(what(), error))
     }
 
-    /// What a pod's server wrote so far: see [`PodAccess::log`].
+    /// The log of a pod's server so far: see [`PodAccess::log`].
     ///
     /// # Errors
-    /// There is no such pod, or its log can't be read.
+    /// The pod does not exist, or its log can't be read.
     pub async fn log(&self, namespace: &str, pod: &str) -> Result<String, ClusterError> {
         self.pods.log(namespace, pod).await
     }
 
-    /// Whether the cluster itself is still there: see [`PodAccess::intact`].
+    /// Whether the cluster still exists: see [`PodAccess::intact`].
     ///
     /// # Errors
-    /// What is gone.
+    /// Which part of the cluster is gone.
     pub async fn intact(&self) -> Result<(), ClusterError> {
         self.pods.intact().await
     }
 
-    /// Copies what explains a failure into a folder: of the cluster, and of its agents.
+    /// Copies evidence of the cluster and of its agents into a folder.
     ///
     /// # Errors
-    /// The first thing that could not be kept; the rest is tried all the same.
+    /// The first item that could not be copied; the rest is copied all the same.
     pub async fn evidence(&self, folder: &Path) -> Result<(), ClusterError> {
         let of_cluster = self.pods.evidence(folder).await;
         match &self.parts.agents {
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use crate::Capability;
 
-    /// Pods and a client outside, in which nothing can be started.
+    /// Pods and an outside client that start no process.
     struct Nothing;
 
     #[async_trait]

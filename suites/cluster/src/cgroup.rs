@@ -13,7 +13,7 @@ pub fn mount_point(mountinfo: &str) -> Option<PathBuf> {
     })
 }
 
-/// Space, tab, newline and backslash stand as `\040` and so on.
+/// mountinfo escapes space, tab, newline and backslash as `\040` and so on.
 fn unescape(field: &str) -> String {
     [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
         .iter()

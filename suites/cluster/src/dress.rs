@@ -1,35 +1,36 @@
-//! What pods of the suite ask for, besides what their manifests say: no more rights than they use, so that namespaces admit
-//! them whose policies are strict, and so much that a scheduler counts them.
+//! Security context and resource requests of the suite's pods: no more rights than they use, so that strict
+//! namespaces admit them, and requests, so that a scheduler counts them.
 
 use serde_json::{Value, json};
 
-/// Label by which a namespace says what it admits (Pod Security Standards): "privileged" pods, and those of nodes' networks.
+/// Namespace label of Pod Security admission; "privileged" admits privileged pods and pods with host network.
 pub const ADMITS: &str = "pod-security.kubernetes.io/enforce";
 
-/// Whether a pod was refused because its namespace has no ServiceAccount yet (the admission plugin of that name): a controller makes
-/// it, a moment after the namespace.
+/// Whether a pod was refused because its namespace has no ServiceAccount yet (the admission plugin of that name). A
+/// controller creates the account shortly after the namespace.
 #[must_use]
 pub fn has_no_account(refused: &kube::Error) -> bool {
     matches!(refused, kube::Error::Api(status)
         if status.code == 403 && status.message.contains("error looking up service account"))
 }
 
-/// Completes the spec of a pod: each container that says nothing of it may not gain rights, has no capability, a user that is not
-/// root, the runtime's seccomp profile, and requests; one that is privileged has requests only. Nothing in a pod asks the API, so it
-/// has no token of the account that it runs as, which is the namespace's own. `pull_secrets` are names of Secrets in the pod's
+/// Completes the spec of a pod. Each container without settings of its own gets no privilege escalation, no
+/// capabilities, a non-root user, the runtime's seccomp profile and requests; a privileged one gets requests only. No
+/// ServiceAccount token is mounted, as no pod uses the API. `pull_secrets` are names of Secrets in the pod's
 /// namespace.
 ///
-/// That is the restricted Pod Security Standard (<https://kubernetes.io/docs/concepts/security/pod-security-standards/>). Which user
-/// it is says the image, or a cluster that gives its own to each namespace. Ports below 1024 are for everybody in the pod's own
-/// network, by a sysctl that kubelets take for safe; in a node's network that would be the node's, so that pods there are root with
-/// the capability for it. No standard but the privileged one admits them anyway.
+/// This is the restricted Pod Security Standard
+/// (<https://kubernetes.io/docs/concepts/security/pod-security-standards/>). The image sets the user, or the cluster
+/// assigns one to each namespace. A safe sysctl opens ports below 1024 in the pod's own network. With host network
+/// the sysctl would be the node's, so such pods run as root with the capability to bind; only the privileged standard
+/// admits them anyway.
 pub fn dress(spec: &mut Value, pull_secrets: &[String]) {
     let is_on_node = spec["hostNetwork"] == true;
     let containers = spec["containers"].as_array_mut();
     let mut binds = false;
     for container in containers.into_iter().flatten() {
         if container["resources"].is_null() {
-            // What a server takes that is idle, by far; none is limited, as clients in a loop take what there is.
+            // Far more than an idle server uses. Without limits, as clients in a loop use what is available.
             container["resources"] = json!({ "requests": { "cpu": "10m", "memory": "16Mi" } });
         }
         let context = &mut container["securityContext"];
@@ -124,8 +125,8 @@ mod tests {
         assert_eq!(privileged["resources"], json!({"limits": {"cpu": "1"}}));
         assert!(spec["securityContext"].is_null(), "{spec}");
         let mut none = json!({"containers": [], "automountServiceAccountToken": true});
-        let said = none.clone();
+        let expected = none.clone();
         dress(&mut none, &[]);
-        assert_eq!(none, said);
+        assert_eq!(none, expected);
     }
 }

@@ -1,11 +1,11 @@
-//! A fault of the API servers, while it lasts: leased by a connection, at whose other end a process keeps it in force.
-//!
+//! A fault of the API servers for a limited time, leased over a connection: a process at the other end keeps the
+//! fault in force.
 //! ```text
 //!  FaultLease ── connection ── hold ── the provider's begin and heal
 //! ```
 //!
-//! The fault ends when the lease says so, when its connection is closed, however that comes about, and when its time is over.
-//! So whoever wants a fault has nothing to undo and can't forget to.
+//! The fault ends when the lease ends it, when the connection closes for any reason, and when its time is over. The
+//! user of a fault therefore has nothing to undo and can't forget to.
 
 use std::{io, time::Duration};
 
@@ -18,27 +18,26 @@ use tokio::{
 
 use crate::{ApiFault, ClusterError};
 
-/// Most bytes of a line: an error, in words.
+/// Most bytes of a line: an error message.
 const LINE: u64 = 64 << 10;
 
-/// What the end that keeps a fault in force says, a line each.
+/// Messages of the end that keeps a fault in force, a line each.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Event {
-    /// It is in force.
+    /// The fault is in force.
     Begun,
-    /// It is over, as it was told to be.
+    /// The lease has ended the fault.
     Ended,
-    /// It is over because its time was.
+    /// The fault ended because its time was over.
     Lapsed,
-    /// It could not begin, or could not be undone.
+    /// The fault could not begin, or could not be undone.
     Failed(ClusterError),
 }
 
-/// A fault of the API servers that is in force, whichever provider makes it.
+/// A fault of the API servers that is in force.
 ///
-/// It ends with [`FaultLease::end`], soon after the value is dropped or its process ends, however that happens, and when its
-/// time is over.
+/// It ends with [`FaultLease::end`], soon after the value is dropped or its process ends, and when its time is over.
 #[derive(Debug)]
 #[must_use = "the fault ends when this is dropped"]
 pub struct FaultLease {
@@ -47,11 +46,11 @@ pub struct FaultLease {
 }
 
 impl FaultLease {
-    /// Of a fault that the other end of a connection has been asked to [`hold`]; it is in force when this returns.
-    /// `answers_within`: how long it may take to begin, and to end.
+    /// Waits until the fault that the other end has to [`hold`] is in force. `answers_within`: limit for its
+    /// beginning and for its end.
     ///
     /// # Errors
-    /// Why it could not begin; the other end is gone.
+    /// Why the fault could not begin; the other end is gone.
     pub async fn begun(stream: UnixStream, answers_within: Duration) -> Result<Self, ClusterError> {
         let mut lease = Self {
             stream: BufReader::new(stream),
@@ -64,13 +63,13 @@ impl FaultLease {
         }
     }
 
-    /// Ends it; it is over when this returns.
+    /// Ends the fault; it is over when this returns.
     ///
     /// # Errors
-    /// [`ClusterError::FaultLapsed`] if its time was over before: what was seen under it proves nothing. It could not be
-    /// ended, such as an API server that does not start again.
+    /// [`ClusterError::FaultLapsed`] if the fault's time was over before: what was seen under it proves nothing. The
+    /// fault could not be ended, for example because an API server does not start again.
     pub async fn end(mut self) -> Result<(), ClusterError> {
-        // The end of one whose time is over has been said already.
+        // A fault whose time is over has already sent its end.
         drop(self.stream.write_all(b"end\n").await);
         let what = "end a fault of the API servers";
         match self.next(what).await? {
@@ -94,18 +93,18 @@ impl FaultLease {
             return Err(ClusterError::failed(what, why));
         }
         serde_json::from_slice(&line).map_err(|error| {
-            let said = String::from_utf8_lossy(&line);
+            let text = String::from_utf8_lossy(&line);
             let why = format!(
                 "what keeps it in force said {:?}, which this version of plumbline does not know: {error}",
-                said.trim_end()
+                text.trim_end()
             );
             ClusterError::failed(what, why)
         })
     }
 }
 
-/// Keeps a fault in force as long as the other end has its lease, and no longer than it may last: `begin` makes it, `heal`
-/// undoes what that returned.
+/// Keeps a fault in force until the lease ends it or its time is over. `begin` makes the fault, `heal` undoes what
+/// `begin` returned.
 ///
 /// # Errors
 /// The connection can't be written to.
@@ -119,14 +118,14 @@ pub async fn hold<B>(
     let name = fault.to_string();
     let begun = match begin.await {
         Ok(begun) => begun,
-        Err(error) => return say(&mut stream, &Event::Failed(error)).await,
+        Err(error) => return send(&mut stream, &Event::Failed(error)).await,
     };
     tracing::info!(fault = name, "a fault begins");
     let mut over = Event::Ended;
-    if say(&mut stream, &Event::Begun).await.is_ok() {
+    if send(&mut stream, &Event::Begun).await.is_ok() {
         let mut line = Vec::new();
         let mut limited = (&mut stream).take(LINE);
-        // However it ends: a line, the end of the connection, or of the time.
+        // Returns at a line, at the end of the connection, or when the time is over.
         if timeout(lasts, limited.read_until(b'\n', &mut line))
             .await
             .is_err()
@@ -139,12 +138,12 @@ pub async fn hold<B>(
         Ok(()) => tracing::info!(fault = name, "the fault is over"),
         Err(why) => tracing::error!(fault = name, %why, "the fault could not be ended"),
     }
-    // Whoever began it may be gone.
-    drop(say(&mut stream, &healed.map_or_else(Event::Failed, |()| over)).await);
+    // The user of the fault may be gone.
+    drop(send(&mut stream, &healed.map_or_else(Event::Failed, |()| over)).await);
     Ok(())
 }
 
-async fn say(stream: &mut BufReader<UnixStream>, event: &Event) -> io::Result<()> {
+async fn send(stream: &mut BufReader<UnixStream>, event: &Event) -> io::Result<()> {
     let mut line = serde_json::to_vec(event)?;
     line.push(b'\n');
     stream.write_all(&line).await
@@ -159,7 +158,8 @@ mod tests {
     const FAULT: ApiFault = ApiFault::SharedAddress;
     const LONG: Duration = Duration::from_secs(60);
 
-    /// Holds a fault at one end of a connection while `user` has the other; what the user got, and whether it was undone.
+    /// Holds a fault at one end of a connection while `user` has the other. Returns the user's result, and whether
+    /// the fault was undone.
     async fn with<T>(lasts: Duration, user: impl AsyncFnOnce(UnixStream) -> T) -> (T, bool) {
         let (ours, its) = UnixStream::pair().expect("a connection");
         let undone = AtomicBool::new(false);
@@ -192,16 +192,16 @@ mod tests {
                 .expect("an answer");
             line
         };
-        let (said, undone) = with(Duration::from_millis(1), lapse).await;
-        let said: Event = serde_json::from_slice(&said).expect("an event");
+        let (event, undone) = with(Duration::from_millis(1), lapse).await;
+        let event: Event = serde_json::from_slice(&event).expect("an event");
         assert!(
-            matches!(said, Event::Lapsed) && undone,
-            "its time was over: {said:?}"
+            matches!(event, Event::Lapsed) && undone,
+            "its time was over: {event:?}"
         );
 
         let forget = async |stream| drop(FaultLease::begun(stream, LONG).await.expect("begun"));
         let ((), undone) = with(LONG, forget).await;
-        assert!(undone, "whoever wanted it is gone");
+        assert!(undone, "its user is gone");
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
-//! Images of our own programs: from nothing but one static program each, made without Docker and without a registry.
+//! Container images of the project's programs: one static program each, on an empty base, built without Docker and
+//! registry.
 //!
-//! The format is that of `docker save`, which `docker load`, `ctr images import` and `kind load image-archive` take
+//! The format is that of `docker save`, which `docker load`, `ctr images import` and `kind load image-archive` read
 //! (<https://github.com/moby/docker-image-spec>).
 
 use std::{io, path::Path};
@@ -13,29 +14,30 @@ use object::{
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-/// What is made from one program.
+/// An image of one program.
 #[derive(Clone, Copy, Debug)]
 pub struct Image {
-    /// Its repository, without a registry.
+    /// Repository, without a registry.
     pub repository: &'static str,
-    /// Path of the program in it.
+    /// Path of the program in the image.
     pub program: &'static str,
-    /// What follows the program in its entry point.
+    /// Entry point arguments after the program.
     pub arguments: &'static [&'static str],
-    /// Whose process it is where nobody says otherwise, and its group: numbers, as there is no list of users in it.
+    /// Default user and group: numbers, as the image has no `/etc/passwd`.
     pub user: &'static str,
 }
 
-/// What clients and backends run.
+/// The image of clients and backends.
 pub const PROBE: Image = Image {
     repository: "plumbline-probe",
     program: "/plumbline",
     arguments: &["probe"],
-    // By which kubelets see that it is not root, without a number in the pod: some clusters give each namespace its own.
+    // Kubelets verify by the number that this is not root, without `runAsUser` in the pod: some clusters assign a
+    // user to each namespace.
     user: "65532:65532",
 };
 
-/// The reference agent.
+/// The image of the reference agent.
 pub const AGENT: Image = Image {
     repository: "plumbline-reference-agent",
     program: "/reference-agent",
@@ -43,17 +45,17 @@ pub const AGENT: Image = Image {
     user: "0:0",
 };
 
-/// An image that is made, and has no name yet: the same bytes for the same program.
+/// A built image without a name: the same bytes for the same program.
 #[derive(Clone, Debug)]
 pub struct Made {
     layer: Vec<u8>,
     config: Vec<u8>,
 }
 
-/// Why an image can't be made.
+/// Why an image can't be built.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    /// A program that goes into an image has to bring everything along.
+    /// The base is empty, so a program has to be static.
     #[error(
         "this program needs a dynamic linker, which an image from scratch does not have; expected a static one, as \
          `cargo xtask dist` builds it, and `cargo xtask e2e --provider kind`"
@@ -65,7 +67,7 @@ pub enum ImageError {
 }
 
 impl Image {
-    /// Makes it for this architecture.
+    /// Builds the image for this architecture.
     ///
     /// # Errors
     /// The program is not static.
@@ -89,16 +91,16 @@ impl Image {
 }
 
 impl Made {
-    /// What it is known by, whatever its name: 64 hexadecimal digits.
+    /// The image's id, which does not depend on its name: 64 hexadecimal digits.
     #[must_use]
     pub fn id(&self) -> String {
         digest(&self.config)
     }
 
-    /// The archive, under a name with a tag.
+    /// The archive, with a name and a tag.
     ///
     /// # Errors
-    /// None that is known: it is written into memory.
+    /// No known cause: the archive is written into memory.
     pub fn archive(&self, name: &str) -> Result<Vec<u8>, ImageError> {
         let config = format!("{}.json", self.id());
         let manifest: Value = json!([{ "Config": config, "RepoTags": [name], "Layers": ["layer.tar"] }]);
@@ -116,13 +118,13 @@ fn digest(bytes: &[u8]) -> String {
     format!("{:x}", Sha256::digest(bytes))
 }
 
-/// This program's architecture, as nodes call theirs.
+/// Architecture of this program, as nodes name theirs.
 #[must_use]
 pub fn own_architecture() -> &'static str {
     architecture(std::env::consts::ARCH)
 }
 
-/// As Go names it, and images do.
+/// Go's name of an architecture, which images use.
 fn architecture(ours: &str) -> &str {
     match ours {
         "x86_64" => "amd64",
@@ -142,7 +144,7 @@ fn tar(files: &[(&str, &[u8], u32)]) -> io::Result<Vec<u8>> {
     builder.into_inner()
 }
 
-/// Whether it is an ELF program that asks for no interpreter.
+/// Whether the program is an ELF file without an interpreter.
 fn is_static(program: &[u8]) -> bool {
     let Ok(file) = ElfFile64::<LittleEndian>::parse(program) else {
         return false;

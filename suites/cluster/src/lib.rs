@@ -1,4 +1,4 @@
-//! What a cluster is for a case, whoever has made it: a value with parts that may be there or not.
+//! A cluster as cases use it, whichever provider has made it: a value with optional parts.
 //!
 //! ```text
 //!  suites/targets ─▶ Target ─▶ providers (lab, kind, existing) ─▶ Cluster ─┬─ Description, kube::Client, pods
@@ -8,14 +8,15 @@
 //!                                                                          └─ OutsideClient?       a client outside
 //! ```
 //!
-//! A case sees the Kubernetes API ([`Cluster::client`]), places to run a process in ([`Cluster::exec`]) and the parts that the
-//! provider has ([`Cluster::agents`] …). A [`Capability`] is that its part is there ([`Parts::capabilities`]); a case that needs
-//! one that is not is skipped before the run. Nothing here knows a provider.
+//! A case uses the Kubernetes API ([`Cluster::client`]), places to run a process in ([`Cluster::exec`]) and the parts
+//! of the provider ([`Cluster::agents`] …). A part declares its capabilities ([`Parts::capabilities`]); a case that
+//! needs a [`Capability`] which the cluster lacks is skipped before the run. This crate knows no provider.
 //!
-//! Files: this one; `parts` (what providers implement); `assembled` (the value); `api` (what is seen of the API servers and done
-//! to them); `fault_lease` (a fault of them, while it lasts); `deviation` (what a target is known not to do); `target/` (what is under test: the files of `suites/targets`); `software`
-//! (what was found to run there); `image` (what clusters that run images are given); `dress` (what pods ask for); `spawn` and
-//! `cgroup` (how a process gets to its place, for providers); `user_file` (files that a user names).
+//! Files: this one; `parts` (traits that providers implement); `assembled` (the value); `api` (API servers and their
+//! faults); `fault_lease` (a fault for a limited time); `deviation` (known differences of a target); `target/`
+//! (target files); `software` (versions and configuration found in a cluster); `image` (container images of the
+//! project's programs); `dress` (security context and requests of pods); `spawn` and `cgroup` (placing a process, for
+//! providers); `user_file` (files that a user names).
 
 mod api;
 mod assembled;
@@ -59,97 +60,97 @@ pub enum Capability {
     Ipv6,
     /// EndpointSlices, Service status and other objects can be written.
     ApiWrite,
-    /// Privileged processes on nodes; the agent can be stopped and started.
+    /// Privileged processes on nodes; agents can be stopped and started.
     Node,
     /// A client outside the cluster.
     Outside,
     /// Pods with the host's network, or processes on the host.
     HostNetwork,
-    /// Somebody gives Services of type LoadBalancer their addresses, of each family.
+    /// Services of type LoadBalancer get addresses, of each family.
     LoadBalancerAddresses,
-    /// API servers can be seen: which there are, and where they listen.
+    /// API servers can be listed with their addresses.
     ApiServers,
-    /// They can be stopped.
+    /// API servers can be stopped.
     ApiFaults,
-    /// They can be kept from writing `default/kubernetes`.
+    /// API servers can be kept from writing `default/kubernetes`.
     Unreconciled,
-    /// They can be made to answer wrongly.
+    /// Wrong, late and refused responses of API servers can be injected.
     WrongAnswers,
-    /// There are several, and they advertise one address or can be made to.
+    /// There are several API servers, and they advertise one address or can be made to.
     SharedAddress,
-    /// What nodes had before their agents were installed is known.
+    /// The state of nodes before their agents were installed is known.
     Baseline,
-    /// A cgroup is above the agent's that is the cluster's own. Above that of a real node is none; above that of a node that
-    /// is a container is what all containers of the host share.
+    /// The agent's cgroup has a parent that belongs to this cluster alone. A real node has no such parent; that of a
+    /// node in a container is shared by all containers of the host.
     CgroupAbove,
-    /// Which pins are the agents' is known: a node's bpffs is the cluster's own, or the target names them.
+    /// The agents' pins are known: the bpffs of a node belongs to the cluster alone, or the target lists its pins.
     AgentPins,
-    /// What the agent of a node keeps there between runs can be removed: the target says how.
+    /// The state that an agent keeps on its node between runs can be removed: the target documents how.
     AgentCleanup,
-    /// Pods with a network of their own start on a node while its agent is removed: the agents are not what makes that network.
+    /// Pods with a network of their own start on a node without an agent: the agents are not the CNI plugin.
     PodsWithoutAgents,
-    /// Processes in pods can have a cgroup namespace of their own, beyond what the runtime has given the pod.
+    /// Processes in pods can have a cgroup namespace of their own, beyond the one that the runtime has given the pod.
     CgroupNamespaces,
-    /// Processes in pods and outside can send packets with headers of their own, and see those at their devices.
+    /// Processes in pods and outside can send and capture raw packets.
     RawSockets,
-    /// A node can get a device whose other end the client outside has: both are networks of this machine, and cases may change
-    /// them as they like, as they go with the cluster.
+    /// A node can get a device whose other end is at the client outside. Both networks are on this machine, and cases
+    /// may change them freely, as they end with the cluster.
     SecondNetwork,
 }
 
 /// A node as cases see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
-    /// Its name in the API.
+    /// Name in the API.
     pub name: String,
     /// InternalIP addresses.
     pub addresses: Vec<IpAddr>,
 }
 
-/// What runs where: printed before the run, written into reports.
+/// Description of a cluster: printed before the run and written into reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Description {
     /// `lab`, `kind`, `existing`.
     pub provider: String,
-    /// What is under test: `reference`, `mutant:NAME` …
+    /// The target: `reference`, `mutant:NAME` …
     pub target: String,
     /// `uname -r` of the nodes.
     pub kernel: String,
-    /// Nodes in the order of their names; at least one.
+    /// Nodes, sorted by name; at least one.
     pub nodes: Vec<Node>,
-    /// What it can do.
+    /// Capabilities of the cluster.
     pub capabilities: BTreeSet<Capability>,
-    /// Why it can't do what it was looked at for, in words.
+    /// Reasons for missing capabilities, where the cluster was examined for them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lacking: BTreeMap<Capability, String>,
     /// Optional features of the catalogue that the target claims to have.
     pub features: BTreeSet<String>,
     /// Claims of the catalogue that the target is known not to keep.
     pub deviations: Vec<Deviation>,
-    /// ApiEndpoints to the API that the target documents.
+    /// API endpoints that the target documents.
     pub ways: ApiEndpoints,
     /// Other configurations that the target has.
     #[serde(default)]
     pub variants: BTreeSet<Variant>,
-    /// The image of clients and backends: what is written into pods where a manifest says [`PROBE`].
+    /// Image of clients and backends, which replaces [`PROBE`] in manifests.
     #[serde(default = "probe")]
     pub image: String,
-    /// Names of the Secrets by which nodes pull it, which are expected in namespaces of pods.
+    /// Names of image pull Secrets, which have to exist in namespaces with pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pull_secrets: Vec<String>,
-    /// The only namespace that the suite may use, if it may make none: cases run one after another in it.
+    /// The only namespace that the suite may use, if it may create none: cases run one after another in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confined: Option<String>,
-    /// What was found to run there, as far as it was read.
+    /// Software found in the cluster, as far as it could be read.
     #[serde(default)]
     pub software: Software,
-    /// How many nodes more the cluster has, which belong to cases that run beside this one.
+    /// Number of further nodes, which belong to cases that run at the same time.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub nodes_of_others: usize,
 }
 
 impl Description {
-    /// Leaves all nodes but one to others. One that is not there changes nothing.
+    /// Leaves all nodes but one to other cases. An unknown node changes nothing.
     pub fn keep_to(&mut self, node: &str) {
         if self.nodes.iter().any(|one| one.name == node) {
             let before = self.nodes.len();
@@ -164,10 +165,10 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// The pattern of every pin of a node.
+/// The pattern that matches every pin of a node.
 pub const EVERY_PIN: &str = "*";
 
-/// Label of every namespace of the suite, and of what it makes in others: the run that made it.
+/// Label of the suite's namespaces, and of its objects in others: the run that created them.
 pub const RUN_LABEL: &str = "plumbline-run";
 
 /// The image of the probe in manifests, and in the embedded lab.
@@ -177,8 +178,8 @@ fn probe() -> String {
     PROBE.to_owned()
 }
 
-/// The variable that names a folder for processes in [`Place::Host`]: it goes with the node. Where it is not set, the node's
-/// own `/run` does.
+/// Environment variable with a folder for processes in [`Place::Host`], which is removed with the node. Without it,
+/// they use the node's `/run`.
 pub const NODE_FOLDER: &str = "PLUMBLINE_NODE_FOLDER";
 
 /// Where a process runs.
@@ -201,7 +202,7 @@ pub enum Place {
     Outside,
 }
 
-/// Where it is: `on the node node1`.
+/// Written as `on the node node1`.
 impl fmt::Display for Place {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -212,11 +213,11 @@ impl fmt::Display for Place {
     }
 }
 
-/// A command line as a shell takes it, for messages.
+/// A command line in shell syntax, for messages.
 #[must_use]
 pub fn command_line(argv: &[String]) -> String {
     let quoted = shlex::try_join(argv.iter().map(String::as_str));
-    // No shell takes a NUL.
+    // Shell words can't contain a NUL.
     quoted.unwrap_or_else(|_| argv.join(" "))
 }
 
@@ -224,21 +225,21 @@ pub fn command_line(argv: &[String]) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stop {
-    /// SIGTERM, and SIGKILL where that does not end it.
+    /// SIGTERM, then SIGKILL if the agent does not end.
     Term,
     /// SIGKILL.
     Kill,
 }
 
-/// Another configuration of a target, as its file names it.
+/// Another configuration of a target, as its target file names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Variant {
-    /// It translates nothing at sockets; packets are translated instead.
+    /// No translation at sockets; packets are translated instead.
     SocketLbOff,
 }
 
-/// As target files name it.
+/// The name in target files.
 impl fmt::Display for Variant {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
@@ -250,26 +251,26 @@ impl fmt::Display for Variant {
 /// The agent on one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentState {
-    /// Process id as processes on its node see it, while it runs.
+    /// Process id in the node's PID namespace, while the agent runs.
     pub pid: Option<u32>,
-    /// How often it was started.
+    /// Number of starts.
     pub starts: u32,
-    /// What its `/readyz` says; `None` if it does not answer.
+    /// Result of `/readyz`; `None` without an answer.
     pub ready: Option<bool>,
     /// Exit status of the last run that ended, in words.
     pub last_exit: Option<String>,
-    /// How it is told to reach the API, where a case has said so.
+    /// API endpoint that a case has set.
     pub way: Option<ApiEndpoint>,
-    /// In which configuration it was started last, if it was in another than its target's own.
+    /// Configuration of the last start, if it was not the default one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<Variant>,
 }
 
-/// Why a cluster could not do what was asked. It travels from whatever runs the cluster to whoever asked, so what failed is in words.
+/// Why a cluster could not carry out a request. The error crosses process boundaries, so causes are text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClusterError {
-    /// There is no such place, node or pod.
+    /// The place, node or pod does not exist.
     #[error("there is no {what} {name:?} in this cluster")]
     NotFound {
         /// node, pod, container …
@@ -280,24 +281,24 @@ pub enum ClusterError {
     /// The provider lacks the capability.
     #[error("this cluster can't {what}")]
     Unsupported {
-        /// What was asked.
+        /// The request.
         what: Cow<'static, str>,
     },
-    /// A fault had ended by itself before it was ended: what was seen under it proves nothing.
+    /// A fault lapsed before it was ended: what was seen under it proves nothing.
     #[error("the fault was over before it was ended, because its time was; let it last longer")]
     FaultLapsed,
-    /// It tried, and failed.
+    /// The request failed.
     #[error("failed to {what}: {why}")]
     Failed {
-        /// What it tried.
+        /// The operation, which completes "failed to …".
         what: String,
-        /// What came of it.
+        /// The cause.
         why: String,
     },
 }
 
 impl ClusterError {
-    /// There is no `what` of this name.
+    /// The cluster has no `what` of this name.
     #[must_use]
     pub fn not_found(what: &'static str, name: impl Into<String>) -> Self {
         Self::NotFound {
@@ -312,7 +313,7 @@ impl ClusterError {
         Self::Unsupported { what: what.into() }
     }
 
-    /// It failed to `what`: `why`.
+    /// The cluster failed to `what`, because of `why`.
     pub fn failed(what: impl Into<String>, why: impl fmt::Display) -> Self {
         Self::Failed {
             what: what.into(),

@@ -1,4 +1,5 @@
-//! The parts that a cluster is assembled from. Providers implement them; cases use them through [`Cluster`](crate::Cluster).
+//! The parts that a cluster is assembled from. Providers implement these traits; cases use them through
+//! [`Cluster`](crate::Cluster).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,26 +16,26 @@ use crate::{
     spawn::Placed,
 };
 
-/// Pods of a cluster, and whether it is there at all: what every cluster has.
+/// Pods of a cluster, and its liveness. Every cluster has this part.
 #[async_trait]
 pub trait PodAccess: Send + Sync {
-    /// What runs a program in a pod: in its network namespace and its cgroup.
+    /// Prepares the command that runs a program in a pod: in its network namespace and its cgroup.
     ///
     /// # Errors
-    /// There is no such pod, or it does not run.
+    /// The pod does not exist, or does not run.
     async fn command(&self, namespace: &str, pod: &str, argv: &[String]) -> Result<Placed, ClusterError>;
 
-    /// What a pod's server wrote so far, line by line as it stands: each line is a `Served` of the crate oracle.
+    /// Log of a pod's server so far, verbatim: each line is a `Served` of the crate oracle.
     ///
     /// # Errors
-    /// There is no such pod, or its log can't be read.
+    /// The pod does not exist, or its log can't be read.
     async fn log(&self, namespace: &str, pod: &str) -> Result<String, ClusterError>;
 
-    /// Whether the cluster itself is still there, asked after a case: what was seen in one that ended meanwhile is no verdict
-    /// on the target.
+    /// Whether the cluster still exists. Checked after a case: what was seen in a cluster that ended meanwhile is no
+    /// verdict on the target.
     ///
     /// # Errors
-    /// What is gone.
+    /// Which part of the cluster is gone.
     async fn intact(&self) -> Result<(), ClusterError>;
 
     /// Copies objects, logs and counters that explain a failure into a folder.
@@ -47,114 +48,115 @@ pub trait PodAccess: Send + Sync {
 /// Processes on nodes, outside any pod.
 #[async_trait]
 pub trait NodeAccess: Send + Sync {
-    /// What it can beside starting processes: [`Capability::Node`] if they are root's there and see the node's own namespaces,
-    /// and what else is of nodes.
+    /// Capabilities beyond starting processes: [`Capability::Node`] if processes run as root in the node's own
+    /// namespaces, and others that concern nodes.
     fn capabilities(&self) -> BTreeSet<Capability>;
 
-    /// What runs a program on a node.
+    /// Prepares the command that runs a program on a node.
     ///
     /// # Errors
-    /// There is no such node.
+    /// The node does not exist.
     async fn command(&self, node: &str, argv: &[String]) -> Result<Placed, ClusterError>;
 
-    /// The folder that is the root of the nodes' cgroup v2 hierarchy, as a process on a node sees it.
+    /// Root of the nodes' cgroup v2 hierarchy, as a process on a node sees it.
     fn cgroup_root(&self) -> &Path;
 
-    /// What a node had before its agent was installed, as `plumbline node remains` counts it: asked where
-    /// [`Capability::Baseline`] is declared.
+    /// State of a node before its agent was installed, as `plumbline node remains` counts it. Available with
+    /// [`Capability::Baseline`].
     ///
     /// # Errors
-    /// There is no such node.
+    /// The node does not exist.
     async fn baseline(&self, node: &str) -> Result<BTreeMap<String, usize>, ClusterError>;
 }
 
 /// The agents of the target, one on each node.
 #[async_trait]
 pub trait AgentControl: Send + Sync {
-    /// What it can beside stopping and starting: [`Capability::AgentCleanup`] …
+    /// Capabilities beyond stopping and starting: [`Capability::AgentCleanup`] …
     fn capabilities(&self) -> BTreeSet<Capability>;
 
-    /// What agents pin, in patterns of paths below a node's bpffs (see [`Installation::pins`](crate::target::Installation));
-    /// [`EVERY_PIN`](crate::EVERY_PIN), if all of that bpffs is the cluster's own; nothing, if it is not known.
+    /// The agents' pins, as patterns of paths below a node's bpffs (see
+    /// [`Installation::pins`](crate::target::Installation)). [`EVERY_PIN`](crate::EVERY_PIN) if the whole bpffs
+    /// belongs to the cluster; empty if they are not known.
     fn pins(&self) -> Vec<String>;
 
-    /// The agent of a node.
+    /// State of the agent of a node.
     ///
     /// # Errors
-    /// There is no such node, or it can't be asked.
+    /// The node does not exist, or its state can't be read.
     async fn state(&self, node: &str) -> Result<AgentState, ClusterError>;
 
-    /// Ends the agent of a node and keeps it ended.
+    /// Stops the agent of a node until it is started again.
     ///
     /// # Errors
-    /// It does not end in time.
+    /// The agent does not end in time.
     async fn stop(&self, node: &str, how: Stop) -> Result<(), ClusterError>;
 
-    /// Starts it, in its target's own configuration or in another one that the target has
-    /// ([`Description::variants`](crate::Description)), which lasts until the next start; one that runs in another
-    /// configuration is ended first.
+    /// Starts the agent in its default configuration, or in a variant of its target
+    /// ([`Description::variants`](crate::Description)), until the next start. An agent that runs in another
+    /// configuration is stopped first.
     ///
     /// # Errors
-    /// It does not start in time; the configuration is not known.
+    /// The agent does not start in time; the variant is unknown.
     async fn start(&self, node: &str, variant: Option<Variant>) -> Result<(), ClusterError>;
 
-    /// How the agent of a node is told to reach the API from its next start on; `None`: as at first. Whatever answers there must
+    /// Sets the API endpoint for the agent's next starts; `None`: the original one. The server at this address must
     /// have the certificate of the cluster's API servers. The agent must be stopped.
     ///
     /// # Errors
-    /// It runs; its target has no such way.
+    /// The agent runs; its target supports no other endpoint.
     async fn set_api_endpoint(&self, node: &str, endpoint: Option<&ApiEndpoint>) -> Result<(), ClusterError>;
 
-    /// Removes what the target keeps on a node between runs (its pins and state directories), by the target's own documented
-    /// way. The agent must be stopped.
+    /// Removes what the target keeps on a node between runs (pins and state directories), by the target's documented
+    /// clean-up. The agent must be stopped.
     ///
     /// # Errors
-    /// It runs; the clean-up fails.
+    /// The agent runs; the clean-up fails.
     async fn clean_up(&self, node: &str) -> Result<(), ClusterError>;
 
-    /// Copies what agents have logged and programmed into a folder.
+    /// Copies the agents' logs and programmed state into a folder.
     ///
     /// # Errors
-    /// The folder can't be written, or an agent can't be read.
+    /// The folder can't be written, or an agent's state can't be read.
     async fn evidence(&self, folder: &Path) -> Result<(), ClusterError>;
 }
 
-/// The API servers: which there are, and what can be done to them.
+/// The API servers and their faults.
 #[async_trait]
 pub trait ControlPlaneFaults: Send + Sync {
-    /// Which faults there are: none for whoever can only see the servers.
+    /// The faults that can be made; none, if the servers can only be listed.
     fn capabilities(&self) -> BTreeSet<Capability>;
 
-    /// All of them, by number. What a case does to them meets everybody but the administrator.
+    /// All servers by number. Faults affect all users but the administrator.
     ///
     /// # Errors
-    /// They can't be seen.
+    /// The servers can't be listed.
     async fn servers(&self) -> Result<Vec<ApiServer>, ClusterError>;
 
-    /// Lets something be wrong with them, for at most [`LONGEST`](crate::LONGEST); it is in force when this returns.
+    /// Begins a fault, for at most [`LONGEST`](crate::LONGEST); it is in force when this returns.
     ///
     /// # Errors
-    /// The fault can't be made.
+    /// The fault can't begin.
     async fn begin(&self, fault: &ApiFault, lasts: Duration) -> Result<FaultLease, ClusterError>;
 
-    /// Lets the resourceVersion jump ahead, as it does when others write much to the same etcd.
+    /// Increases the resourceVersion by a jump, as many writes of others to the same etcd do.
     ///
     /// # Errors
-    /// It can't be made to.
+    /// The resourceVersion can't be changed.
     async fn jump_versions(&self, by: u32) -> Result<(), ClusterError>;
 }
 
 /// A client outside the cluster.
 #[async_trait]
 pub trait OutsideClient: Send + Sync {
-    /// What runs a program there.
+    /// Prepares the command that runs a program on the client.
     ///
     /// # Errors
-    /// It is gone.
+    /// The client is gone.
     async fn command(&self, argv: &[String]) -> Result<Placed, ClusterError>;
 }
 
-/// The parts that a cluster may have beside its API and its pods. A capability is that its part is there, and has it.
+/// The optional parts of a cluster, beside its API and its pods.
 #[derive(Clone, Default)]
 pub struct Parts {
     /// Processes on nodes.
@@ -165,13 +167,13 @@ pub struct Parts {
     pub control_plane: Option<Arc<dyn ControlPlaneFaults>>,
     /// A client outside.
     pub outside: Option<Arc<dyn OutsideClient>>,
-    /// Whether Services of type LoadBalancer are given addresses, of each family that the cluster has. Nothing can be asked of
-    /// what gives them: cases read the Services.
+    /// Whether Services of type LoadBalancer get addresses, of each family that the cluster has. There is no
+    /// interface to the controller: cases read the Services.
     pub has_load_balancers: bool,
 }
 
 impl Parts {
-    /// Everything that they can.
+    /// Capabilities of all parts.
     #[must_use]
     pub fn capabilities(&self) -> BTreeSet<Capability> {
         let mut all = BTreeSet::new();

@@ -1,7 +1,7 @@
-//! How a process gets to its place: in the namespaces and the cgroup of a node or a pod.
+//! Starts a process in the namespaces and the cgroup of a node or a pod.
 //!
-//! The child places itself between fork and exec, where only async-signal-safe calls are allowed: everything
-//! that it needs is opened before.
+//! The child places itself between fork and exec, where only async-signal-safe calls are allowed: its descriptors are
+//! opened before.
 #![expect(
     unsafe_code,
     reason = "pre_exec: a process enters its namespaces and cgroup before it runs its program"
@@ -35,24 +35,25 @@ use nix::{
 };
 use tokio::{process::Child, runtime::Handle, sync::oneshot};
 
-/// A program and where it is to be started: what [`spawn`] takes.
+/// A program and its placement: the argument of [`spawn`].
 #[derive(Debug)]
 pub struct Placed {
-    /// What is started on this machine: the program itself, or what bridges its pipes and ends it when it is killed.
+    /// The command on this machine: the program itself, or a bridge of its pipes that ends it when the bridge is
+    /// killed.
     pub command: Command,
-    /// Where.
+    /// Namespaces and cgroup of the process.
     pub placement: Placement,
 }
 
-/// Where a process runs: whatever is `None` stays the starter's.
+/// Where a process runs: a field that is `None` keeps the parent's.
 #[derive(Debug, Default)]
 pub struct Placement {
     /// Network namespace.
     pub net: Option<File>,
     /// Mount namespace; the working directory becomes its root.
     pub mnt: Option<File>,
-    /// PID namespace, for whoever looks at `/proc/self` in that mount namespace. The starter then sees a process that waits
-    /// for the program, ends it when it is killed, and ends as it does.
+    /// PID namespace, which `/proc/self` in that mount namespace needs. The parent then has a waiter as its child,
+    /// which ends the program when it is killed, and exits with the program's status.
     pub pid: Option<File>,
     /// Cgroup namespace.
     pub cgroups: Option<File>,
@@ -61,11 +62,11 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Moves the calling process there, but for the PID and mount namespaces. Async-signal-safe: three system calls at most,
-    /// no allocation.
+    /// Moves the calling process, except into the PID and mount namespaces. Async-signal-safe: at most three system
+    /// calls, no allocation.
     fn enter(&self) -> io::Result<()> {
         if let Some(cgroup) = &self.cgroup {
-            // `0` is whoever writes it (cgroups(7)).
+            // `0` is the writing process (cgroups(7)).
             write_once(cgroup.as_raw_fd(), b"0")?;
         }
         if let Some(net) = &self.net {
@@ -77,7 +78,7 @@ impl Placement {
         Ok(())
     }
 
-    /// Moves it into the mount namespace: last, as what else it needs may not be seen there.
+    /// Enters the mount namespace. This comes last, as the other files may not be visible there.
     fn enter_mounts(&self) -> io::Result<()> {
         match &self.mnt {
             Some(mnt) => Ok(setns(mnt.as_fd(), CloneFlags::CLONE_NEWNS)?),
@@ -92,8 +93,8 @@ fn write_once(fd: RawFd, bytes: &[u8]) -> io::Result<()> {
     Errno::result(written).map(drop).map_err(io::Error::from)
 }
 
-/// Starts a program with pipes for stdin, stdout and stderr, in a process group of its own: Ctrl-C is for whoever started it, who
-/// ends it in an order of their own. Dropping the value kills it.
+/// Starts a program with pipes for stdin, stdout and stderr, in a process group of its own: Ctrl-C reaches only this
+/// process, which ends its children in order. Dropping the value kills the program.
 ///
 /// # Errors
 /// As of [`spawn`].
@@ -110,32 +111,33 @@ pub async fn piped(placed: Placed) -> io::Result<Child> {
     spawn(command, placement).await
 }
 
-/// Starts a process in its place. It dies with this process, however that dies, and with the returned value.
+/// Starts a process in its place. It dies with this process, in any case, and with the returned value.
 ///
 /// # Errors
-/// The kernel refuses; there is no such program.
+/// The kernel refuses; the program does not exist.
 pub async fn spawn(command: Command, placement: Placement) -> io::Result<Child> {
     let mut command = command;
     let parent = getpid();
     // SAFETY: the closure makes system calls only, on descriptors that it owns.
     unsafe { command.pre_exec(move || enter_and_follow(&placement, parent)) };
-    let (tell, told) = oneshot::channel();
+    let (result_sender, result) = oneshot::channel();
     let job = Job {
         command,
         runtime: Handle::current(),
-        tell,
+        result_sender,
     };
     spawner()
         .send(job)
         .map_err(|_| io::Error::other("the spawning thread is gone"))?;
-    told.await
+    result
+        .await
         .map_err(|_| io::Error::other("the spawning thread is gone"))?
 }
 
 fn enter_and_follow(placement: &Placement, parent: Pid) -> io::Result<()> {
     placement.enter()?;
     set_pdeathsig(Signal::SIGKILL)?;
-    // The parent may have died before the line above: nobody would end this process then.
+    // If the parent died before the line above, no signal would end this process.
     if getppid() != parent {
         return Err(Errno::ESRCH.into());
     }
@@ -145,7 +147,7 @@ fn enter_and_follow(placement: &Placement, parent: Pid) -> io::Result<()> {
     placement.enter_mounts()
 }
 
-/// Goes on in a PID namespace, which only a new process can; the calling one becomes its waiter. Async-signal-safe.
+/// Enters a PID namespace, which only a new process can; the calling process becomes its waiter. Async-signal-safe.
 fn enter_processes(namespace: &File) -> io::Result<()> {
     setns(namespace.as_fd(), CloneFlags::CLONE_NEWPID)?;
     let (waiter_lives, of_waiter) = pipe2(OFlag::O_CLOEXEC)?;
@@ -155,7 +157,7 @@ fn enter_processes(namespace: &File) -> io::Result<()> {
         ForkResult::Child => {
             set_pdeathsig(Signal::SIGKILL)?;
             drop(of_waiter);
-            // As above; a parent outside of the namespace has no number here, but what it holds open ends with it.
+            // As above; a parent outside of the namespace has no number here, but its end closes the pipe.
             let mut end = [PollFd::new(waiter_lives.as_fd(), PollFlags::empty())];
             match poll(&mut end, PollTimeout::ZERO)? {
                 0 => Ok(()),
@@ -165,8 +167,8 @@ fn enter_processes(namespace: &File) -> io::Result<()> {
     }
 }
 
-/// Waits for a process, and ends as it does. Nothing is held open meanwhile but `kept`: whoever reads what the process writes
-/// sees its end, not this one's.
+/// Waits for a process, and exits with its status. Only `kept` stays open meanwhile, so that readers of the program's
+/// output see the end of the program and not of the waiter.
 fn wait_as(child: Pid, kept: RawFd) -> ! {
     let kept = u32::try_from(kept).unwrap_or_default();
     let beside = [(0, kept.checked_sub(1)), (kept.saturating_add(1), Some(u32::MAX))];
@@ -180,7 +182,7 @@ fn wait_as(child: Pid, kept: RawFd) -> ! {
         match waitpid(child, None) {
             Ok(WaitStatus::Exited(_, code)) => break code,
             Ok(WaitStatus::Signaled(_, signal, _)) => {
-                // A signal that is not deadly here has the code that shells give it.
+                // A signal that does not end this process: exit with the code that shells use.
                 let _ = raise(signal);
                 break 128_i32.saturating_add(signal as i32);
             }
@@ -195,11 +197,11 @@ fn wait_as(child: Pid, kept: RawFd) -> ! {
 struct Job {
     command: Command,
     runtime: Handle,
-    tell: oneshot::Sender<io::Result<Child>>,
+    result_sender: oneshot::Sender<io::Result<Child>>,
 }
 
-/// The thread that forks: a parent's death signal is sent when the *thread* that forked ends (prctl(2)), and the
-/// threads of a runtime come and go. This one stays as long as the process.
+/// The thread that forks. The parent death signal is sent when the *thread* that forked ends (prctl(2)), and the
+/// threads of a runtime come and go; this one stays as long as the process.
 fn spawner() -> &'static mpsc::Sender<Job> {
     static SPAWNER: OnceLock<mpsc::Sender<Job>> = OnceLock::new();
     SPAWNER.get_or_init(|| {
@@ -208,23 +210,23 @@ fn spawner() -> &'static mpsc::Sender<Job> {
             for Job {
                 command,
                 runtime,
-                tell,
+                result_sender,
             } in jobs
             {
                 let _reactor = runtime.enter();
                 let child = tokio::process::Command::from(command).kill_on_drop(true).spawn();
-                // Whoever asked may be gone: the child goes with its value.
-                drop(tell.send(child));
+                // If the caller is gone, dropping the value kills the child.
+                drop(result_sender.send(child));
             }
         });
         sender
     })
 }
 
-/// A command line; `probe` and `plumbline` as its first word stand for these programs.
+/// A command line; `probe` and `plumbline` as its first word stand for the project's program.
 ///
 /// # Errors
-/// It is empty.
+/// The command line is empty.
 pub fn program(plumbline: &Path, argv: &[String]) -> io::Result<Command> {
     let (program, arguments) = argv
         .split_first()
@@ -242,23 +244,22 @@ pub fn program(plumbline: &Path, argv: &[String]) -> io::Result<Command> {
     Ok(command)
 }
 
-/// Starts a process that leads a session of its own and does not die with this one.
+/// Starts a process in a session of its own that survives this one.
 ///
 /// # Errors
-/// The kernel refuses; there is no such program.
+/// The kernel refuses; the program does not exist.
 pub fn leader(mut command: Command) -> io::Result<Child> {
     // SAFETY: the closure makes one system call.
     unsafe { command.pre_exec(|| setsid().map(drop).map_err(io::Error::from)) };
     tokio::process::Command::from(command).spawn()
 }
 
-/// Becomes a program in its place: terminal, process id and exit code are the program's. Returns only if that
-/// fails.
+/// Replaces this process by a program in its place, with its terminal and process id. Returns only if that fails.
 ///
 /// # Errors
-/// The kernel refuses; there is no such program.
+/// The kernel refuses; the program does not exist.
 pub fn become_program(mut command: Command, placement: Placement) -> io::Result<ExitCode> {
-    // setns(2): a mount namespace can't be entered while the file system attributes are shared with other threads.
+    // setns(2): a mount namespace can't be entered while threads share file system attributes.
     unshare(CloneFlags::CLONE_FS)?;
     // SAFETY: as in `spawn`.
     unsafe { command.pre_exec(move || placement.enter().and_then(|()| placement.enter_mounts())) };

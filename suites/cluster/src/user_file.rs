@@ -1,4 +1,4 @@
-//! Files that a user names and that are read whole: a limit on their size, and no devices.
+//! Reads a whole file that a user names: with a size limit, and no devices.
 
 use std::{
     fs::{self, File, FileType},
@@ -7,44 +7,45 @@ use std::{
     path::Path,
 };
 
-/// Most bytes of a file that people write (targets, kubeconfigs): the YAML parser's own limit for all text of a document.
+/// Most bytes of a file written by people (targets, kubeconfigs): the YAML parser's own limit for all text of a
+/// document.
 pub const MOST_BYTES: u64 = 64 * MIB;
 
 /// Bytes.
 const MIB: u64 = 1024 * 1024;
 
-/// Why a file was not read: what was expected, and what was found. The caller names the file, and the one that is meant.
+/// Why a file was not read: what was expected, and what was found. The caller adds the file's name.
 #[derive(Debug, thiserror::Error)]
 pub enum UserFileError {
-    /// The kernel refuses.
+    /// The system call failed.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// A device, a folder or a socket.
     #[error("expected a regular file or a pipe, found {found}")]
     NotAFile {
-        /// In words.
+        /// Type of the file.
         found: &'static str,
     },
-    /// It goes on after the limit.
+    /// The file is longer than the limit.
     #[error("expected at most {} MiB, found more", most / MIB)]
     TooLarge {
-        /// In bytes.
+        /// Limit in bytes.
         most: u64,
     },
-    /// It is no text.
+    /// The file is no UTF-8 text.
     #[error("expected text in UTF-8, found other bytes after the first {valid}")]
     NotText {
-        /// How many bytes are UTF-8.
+        /// Number of valid UTF-8 bytes.
         valid: usize,
     },
 }
 
-/// Reads a file of at most so many bytes; a pipe, such as that of `<(…)`, until its writer closes it.
+/// Reads a file of at most `most` bytes; a pipe, such as that of `<(…)`, until its writer closes it.
 ///
 /// # Errors
-/// [`UserFileError`]. Of a file without end, no more than the limit is read.
+/// [`UserFileError`]. No more than the limit is read of an endless file.
 pub fn read(path: &Path, most: u64) -> Result<String, UserFileError> {
-    // Before it is opened, which makes some devices do something.
+    // Checked before opening: opening a device can have effects.
     let kind = fs::metadata(path)?.file_type();
     if let Some(found) = other_kind(kind) {
         return Err(UserFileError::NotAFile { found });
@@ -61,7 +62,7 @@ pub fn read(path: &Path, most: u64) -> Result<String, UserFileError> {
     })
 }
 
-/// What it is, if it is neither a regular file nor a pipe.
+/// Type of a file that is neither regular nor a pipe.
 fn other_kind(kind: FileType) -> Option<&'static str> {
     if kind.is_file() || kind.is_fifo() {
         return None;

@@ -1,7 +1,7 @@
-//! Agents of a target, stopped, started and cleaned up after, where the run may do that ([`Tier::Node`](super::Tier::Node)).
+//! Stops, starts and cleans up after the agents of a target, under [`Tier::Node`](super::Tier::Node).
 //!
-//! A stopped agent's node has the run's label, which the agents' DaemonSet stays away from ([`daemon_set`]). What a target
-//! keeps on a node is removed by its own program, in a pod like the agent's.
+//! A stopped agent's node has a label of the run, which the agents' DaemonSet avoids by an affinity ([`daemon_set`]).
+//! The clean-up of a node is the target's own program, in a pod like the agent's.
 
 use cluster::{RUN_LABEL, Stop};
 use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::Pod};
@@ -21,7 +21,7 @@ use super::{
     pods::{on, remove, replace, running, status},
 };
 
-/// Whoever does it, to which agents.
+/// Controls the agents of a target.
 #[derive(Clone, Copy)]
 pub(super) struct AgentController<'a> {
     pub(super) client: &'a Client,
@@ -30,7 +30,7 @@ pub(super) struct AgentController<'a> {
 }
 
 impl AgentController<'_> {
-    /// The agents' pods, those that end among them.
+    /// The agents' pods, including those that are terminating.
     pub(super) async fn pods(&self) -> Result<Vec<Pod>, KubernetesError> {
         let what = "list the agents";
         let params = ListParams::default().labels(&self.agents.agent.selector());
@@ -54,7 +54,7 @@ impl AgentController<'_> {
         hosts::ask(self.client, self.options, node, &words).await
     }
 
-    /// Ends the agent of a node, and keeps it ended; returns when no pod of it is left.
+    /// Stops the agent of a node until it is started again; returns when none of its pods is left.
     pub(super) async fn stop(&self, node: &str, how: Stop) -> Result<(), KubernetesError> {
         let (agent, run) = (&self.agents.agent, self.options.run.as_str());
         daemon_set::borrow(self.client, agent, run).await?;
@@ -65,7 +65,8 @@ impl AgentController<'_> {
             let running = of_node.filter_map(|pod| running(status(pod, &agent.container)?));
             killed.extend(running.map(str::to_owned));
         }
-        // It neither hears the kubelet's SIGTERM, nor is it started again before its pod is to go.
+        // A stopped process does not handle the kubelet's SIGTERM, and the container is not restarted before its pod
+        // is deleted.
         self.signal(node, &killed, "SIGSTOP").await?;
         let kept_off = self.keep_off(node, run).await;
         self.signal(node, &killed, "SIGKILL").await?;
@@ -80,19 +81,19 @@ impl AgentController<'_> {
         Ok(())
     }
 
-    /// Returns when the pods of a node are to go.
+    /// Returns when the pods of a node are terminating.
     async fn keep_off(&self, node: &str, run: &str) -> Result<(), KubernetesError> {
         daemon_set::label(self.client, node, Some(run)).await?;
         let stays = |pod: &&Pod| on(pod, node);
         self.until(node, "is to go", |pods| !pods.iter().any(stays)).await
     }
 
-    /// Lets a node have its agent again.
+    /// Allows the agent on a node again.
     pub(super) async fn start(&self, node: &str) -> Result<(), KubernetesError> {
         daemon_set::label(self.client, node, None).await
     }
 
-    /// Waits until it runs.
+    /// Waits until the agent runs.
     pub(super) async fn runs(&self, node: &str) -> Result<(), KubernetesError> {
         let container = &self.agents.agent.container;
         let runs = |pod: &&Pod| on(pod, node) && status(pod, container).and_then(running).is_some();
@@ -126,7 +127,7 @@ impl AgentController<'_> {
         }
     }
 
-    /// Removes what the target keeps on a node, by its own way.
+    /// Removes what the target keeps on a node, by its documented clean-up.
     pub(super) async fn clean(&self, node: &str) -> Result<(), KubernetesError> {
         let what = format!("clean up after the agent of {node}");
         let failed = |why: String| KubernetesError::Api {
@@ -158,7 +159,7 @@ impl AgentController<'_> {
     }
 }
 
-/// Waits until a pod has ended; what it said, if it did not end well.
+/// Waits until a pod has ended; returns its output if it failed.
 async fn ended(pods: &Api<Pod>, name: &str) -> Result<Option<String>, KubernetesError> {
     let what = format!("follow the pod {name}");
     let began = Instant::now();
@@ -168,10 +169,10 @@ async fn ended(pods: &Api<Pod>, name: &str) -> Result<Option<String>, Kubernetes
         match phase {
             Some("Succeeded") => return Ok(None),
             Some("Failed") => {
-                let said = ask(&what, pods.logs(name, &LogParams::default())).await?;
+                let log = ask(&what, pods.logs(name, &LogParams::default())).await?;
                 return Ok(Some(format!(
                     "it failed: {}",
-                    said.map_err(api(&what))?.trim_end()
+                    log.map_err(api(&what))?.trim_end()
                 )));
             }
             _ if began.elapsed() >= LIMITS.agents => {
@@ -221,7 +222,7 @@ fn cleaner(
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
             "name": format!("plumbline-clean-{node}"), "namespace": agent.namespace,
-            // Not those of the agents, whose DaemonSet would adopt it.
+            // Without the labels of the agents, by which their DaemonSet would adopt it.
             "labels": { RUN_LABEL: options.run, MANAGED_BY: MANAGER },
         },
         "spec": spec,
@@ -235,7 +236,7 @@ mod tests {
 
     use super::*;
 
-    /// The DaemonSet of an installation, as far as a cleaner differs from it.
+    /// A DaemonSet with the fields that a cleaner copies or replaces.
     fn set(container: &str) -> DaemonSet {
         let probe = json!({"exec": {"command": ["true"]}});
         serde_json::from_value(json!({
@@ -264,7 +265,7 @@ mod tests {
         Target::find(target).unwrap().cluster.unwrap().into()
     }
 
-    /// The cleaner of a target whose file says how it is cleaned up after, as the API gets it.
+    /// The cleaner of a target with a documented clean-up, as sent to the API.
     fn rendered(agents: &Agents) -> Value {
         let argv = agents.clean.as_ref().unwrap();
         let pod = cleaner(
@@ -283,7 +284,7 @@ mod tests {
         for name in Target::names() {
             let agents = agents_of(name);
             let Some(argv) = &agents.clean else { continue };
-            // No shell reads it: what only a shell understands would be an argument.
+            // No shell parses the command: shell syntax would be passed as an argument.
             for word in argv {
                 assert!(
                     !word.is_empty() && !word.contains(['$', '|', '>', '<', ';', '&', '\n']),
@@ -313,7 +314,7 @@ mod tests {
             );
             cleaned.push(name);
         }
-        // Of the others, their files say that there is no such way.
+        // The other targets document no clean-up.
         let without: Vec<&str> = Target::names().filter(|name| !cleaned.contains(name)).collect();
         assert_eq!(without, ["antrea", "ovn-kubernetes"]);
     }

@@ -1,7 +1,7 @@
-//! The API servers of a cluster that shows nothing of them but its API: those that `default/kubernetes` lists.
+//! The API servers of a cluster that shows only its API: the endpoints of `default/kubernetes`.
 //!
-//! Each of them writes itself there while it runs (the endpoint reconciler of kube-apiserver); somebody who hides them behind an
-//! address of his own writes that.
+//! Each kube-apiserver lists itself there while it runs (its endpoint reconciler). Providers that hide the servers
+//! behind another address write that one.
 
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
@@ -13,13 +13,13 @@ use tokio::time::timeout;
 
 use super::{LIMITS, error::words};
 
-/// Name of their port.
+/// Name of their port in EndpointSlices.
 const PORT: &str = "https";
 
-/// Those that are listed and take requests, in the order of their addresses; at least one.
+/// Ready endpoints, sorted by address; at least one.
 ///
 /// # Errors
-/// Why none can be seen, in words: the account may not, or none is listed.
+/// Why none is known, as text: the account may not list slices, or none is listed.
 pub(super) async fn listed(client: &Client) -> Result<Vec<ApiServer>, String> {
     let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), "default");
     let of_kubernetes = ListParams::default().labels("kubernetes.io/service-name=kubernetes");
@@ -39,7 +39,7 @@ pub(super) async fn listed(client: &Client) -> Result<Vec<ApiServer>, String> {
     Ok(all)
 }
 
-/// The API servers that are listed: they can be seen, and nothing can be done to them.
+/// The listed API servers. No fault can be made.
 pub(super) struct ListedServers(pub(super) Client);
 
 #[async_trait]
@@ -72,7 +72,7 @@ fn in_slices(slices: &[EndpointSlice]) -> Vec<ApiServer> {
             .filter(|port| port.name.as_deref() == Some(PORT))
             .filter_map(|port| port.port?.try_into().ok())
             .collect();
-        // Without a condition an endpoint is ready.
+        // Without a condition, an endpoint is ready.
         let ready = slice.endpoints.iter().flatten().filter(|endpoint| {
             let conditions = endpoint.conditions.as_ref();
             conditions.and_then(|conditions| conditions.ready) != Some(false)
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn slices_that_are_emptied_show_none() {
-        // As kube-apiserver writes them when the last lease is gone.
+        // As kube-apiserver writes it when the last lease is gone.
         let emptied = json!({"metadata": {"name": "kubernetes"}, "addressType": "IPv4", "endpoints": null, "ports": null});
         assert!(seen(&json!([emptied, slice("IPv4", &json!([]))])).is_empty());
     }

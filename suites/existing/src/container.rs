@@ -8,13 +8,12 @@ use nix::{
     unistd::Pid,
 };
 
-/// The process of a container that began first, as the node has it; `None` if it has none. It gets a signal, if one is
-/// named.
-///
-/// `id` is the container's, as its runtime has it: what runtimes call its cgroup has it in its name.
+/// Finds the oldest process of a container on its node, and sends it a signal if one is named; `None` if the
+/// container has none.
+/// // `id` is the container's id, which runtimes use in the name of its cgroup.
 ///
 /// # Errors
-/// In words, for stderr: processes can't be looked at, or not be signalled.
+/// As text, for stderr: processes can't be listed, or can't be signalled.
 pub fn container_process(id: &str, signal: Option<Signal>) -> Result<Option<u32>, String> {
     if id.is_empty() {
         return Err("expected a container's id, found none".to_owned());
@@ -23,7 +22,7 @@ pub fn container_process(id: &str, signal: Option<Signal>) -> Result<Option<u32>
     if let (Some(process), Some(signal)) = (found, signal) {
         let pid = i32::try_from(process).map_err(|error| error.to_string())?;
         match kill(Pid::from_raw(pid), signal) {
-            // It has ended meanwhile.
+            // The process has ended meanwhile.
             Ok(()) | Err(Errno::ESRCH) => {}
             Err(errno) => return Err(format!("can't send {signal} to process {process}: {errno}")),
         }
@@ -39,7 +38,7 @@ fn first(processes: &Path, id: &str) -> io::Result<Option<u32>> {
         let Some(process) = name.to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        // It may end at any moment.
+        // A process may end at any moment.
         let read = |file: &str| fs::read_to_string(entry.path().join(file)).unwrap_or_default();
         let is_of_it = read("cgroup").lines().any(|line| line.contains(id));
         let began = is_of_it.then(|| began(&read("stat"))).flatten();
@@ -48,9 +47,9 @@ fn first(processes: &Path, id: &str) -> io::Result<Option<u32>> {
     Ok(found.map(|(_, process)| process))
 }
 
-/// When a process began, in ticks since the boot (proc_pid_stat(5)).
+/// Start time of a process, in ticks since the boot (proc_pid_stat(5)).
 fn began(stat: &str) -> Option<u64> {
-    // Its name may have spaces and parentheses itself. The third field comes first here, and the 22nd is the start.
+    // The name may contain spaces and parentheses. The third field comes first here, and the 22nd is the start time.
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(19)?.parse().ok()
 }

@@ -1,9 +1,9 @@
-//! The DaemonSet of a target's agents, borrowed: kept off nodes by a label of these, and given back as it was.
+//! Borrows the DaemonSet of a target's agents: keeps it off labelled nodes, and restores it.
 //!
-//! The DaemonSet gets an affinity that keeps it off nodes with the label [`RUN_LABEL`], and the update strategy `OnDelete`, so
-//! that no pod is replaced for it: its controller looks at the nodes by the template, whatever pods were made of. What it had
-//! before is in an annotation, written by the same request; so whoever finds the label can give it back. Given back, its pods
-//! are those of before, but on nodes whose agent was stopped meanwhile: the controller replaces these.
+//! The DaemonSet gets an affinity that avoids nodes with the label [`RUN_LABEL`], and the update strategy `OnDelete`,
+//! so that no pod is replaced for it: its controller compares nodes with the template alone. The same request writes
+//! the previous fields into an annotation, so every later run can restore them. Then only the pods of nodes whose
+//! agent was stopped meanwhile are replaced.
 
 use cluster::{RUN_LABEL, target::Agent};
 use k8s_openapi::api::{
@@ -19,13 +19,13 @@ use tokio::time::{Instant, sleep};
 
 use super::{KubernetesError, LIMITS, error::api, limits::ask};
 
-/// Annotation of a borrowed one: what it had before.
+/// Annotation of a borrowed DaemonSet: its previous fields.
 const BEFORE: &str = "plumbline-run/before";
 
-/// Looks whether it is there.
+/// Checks that the DaemonSet exists.
 ///
 /// # Errors
-/// [`KubernetesError::NoDaemonSet`]: it is not.
+/// [`KubernetesError::NoDaemonSet`]: it does not exist.
 pub(super) async fn expect(client: &Client, agent: &Agent) -> Result<(), KubernetesError> {
     let what = format!(
         "look for the DaemonSet {}",
@@ -44,10 +44,10 @@ pub(super) async fn expect(client: &Client, agent: &Agent) -> Result<(), Kuberne
     }
 }
 
-/// Borrows it, if it is not borrowed yet.
+/// Borrows the DaemonSet, if it is not borrowed yet.
 ///
 /// # Errors
-/// It is not there, or somebody writes it at the same time, again and again.
+/// The DaemonSet does not exist, or another client keeps writing it.
 pub(super) async fn borrow(client: &Client, agent: &Agent, run: &str) -> Result<(), KubernetesError> {
     let what = format!(
         "keep the DaemonSet {} off nodes",
@@ -62,7 +62,7 @@ pub(super) async fn borrow(client: &Client, agent: &Agent, run: &str) -> Result<
         if set.annotations().contains_key(BEFORE) && set.labels().contains_key(RUN_LABEL) {
             return Ok(());
         }
-        let patch = Patch::Merge(borrowed(&set, run));
+        let patch = Patch::Merge(borrow_patch(&set, run));
         match ask(
             &what,
             sets.patch(&agent.daemon_set, &PatchParams::default(), &patch),
@@ -75,11 +75,11 @@ pub(super) async fn borrow(client: &Client, agent: &Agent, run: &str) -> Result<
     }
 }
 
-/// Gives all DaemonSets back that a run has borrowed, or any run, and lets their nodes have them again; returns what was
-/// done, in words, when their pods are as they were.
+/// Restores all DaemonSets that one run has borrowed, or all runs, and removes the labels of nodes. Returns what was
+/// done, as text, when their pods are complete again.
 ///
 /// # Errors
-/// The API refuses it; pods are not as they were in time.
+/// The API refuses it; the pods are not complete in time.
 pub async fn give_back(client: &Client, run: Option<&str>) -> Result<Vec<String>, KubernetesError> {
     let selector = run.map_or_else(|| RUN_LABEL.to_owned(), |run| format!("{RUN_LABEL}={run}"));
     let of_run = ListParams::default().labels(&selector);
@@ -87,7 +87,7 @@ pub async fn give_back(client: &Client, run: Option<&str>) -> Result<Vec<String>
     let all: Api<DaemonSet> = Api::all(client.clone());
     let what = "list DaemonSets that runs have borrowed";
     let sets = match ask(what, all.list(&of_run)).await? {
-        // Whoever may not list them has not borrowed any; the lab's API server has none.
+        // An account that may not list DaemonSets has borrowed none; the lab's API server has none.
         Err(kube::Error::Api(status)) if status.is_forbidden() || status.is_not_found() => return Ok(done),
         listed => listed.map_err(api(what))?.items,
     };
@@ -95,7 +95,7 @@ pub async fn give_back(client: &Client, run: Option<&str>) -> Result<Vec<String>
         let (namespace, name) = (set.namespace().unwrap_or_default(), set.name_any());
         let what = format!("give the DaemonSet {} back", words(&namespace, &name));
         let own: Api<DaemonSet> = Api::namespaced(client.clone(), &namespace);
-        let patch = Patch::Merge(as_before(set));
+        let patch = Patch::Merge(restore_patch(set));
         ask(&what, own.patch(&name, &PatchParams::default(), &patch))
             .await?
             .map_err(api(&what))?;
@@ -114,7 +114,7 @@ pub async fn give_back(client: &Client, run: Option<&str>) -> Result<Vec<String>
     Ok(done)
 }
 
-/// Labels a node with the run that keeps its agent stopped, or takes the label away.
+/// Labels a node with the run that keeps its agent stopped, or removes the label.
 pub(super) async fn label(client: &Client, node: &str, run: Option<&str>) -> Result<(), KubernetesError> {
     let patch = Patch::Merge(json!({ "metadata": { "labels": { RUN_LABEL: run } } }));
     let nodes: Api<Node> = Api::all(client.clone());
@@ -123,7 +123,7 @@ pub(super) async fn label(client: &Client, node: &str, run: Option<&str>) -> Res
     done.map(drop).map_err(api(&what))
 }
 
-/// Waits until its pods are those of its template, where its strategy replaces them.
+/// Waits until its pods match its template, where its strategy replaces them.
 async fn rolled_out(client: &Client, set: &DaemonSet) -> Result<(), KubernetesError> {
     let (namespace, name) = (set.namespace().unwrap_or_default(), set.name_any());
     let what = format!("replace the pods of the DaemonSet {}", words(&namespace, &name));
@@ -146,8 +146,8 @@ async fn rolled_out(client: &Client, set: &DaemonSet) -> Result<(), KubernetesEr
     }
 }
 
-/// As kubectl's `rollout status` decides it; but there are some: a run has borrowed it for its pods, and a status without any is
-/// one that its controller has not counted yet.
+/// As kubectl's `rollout status` decides it, but with at least one pod: a run has borrowed the DaemonSet for its
+/// pods, and its controller has not counted yet in a status without any.
 fn unfinished(set: &DaemonSet) -> Option<String> {
     let status = set.status.clone().unwrap_or_default();
     if status.observed_generation < set.metadata.generation {
@@ -169,8 +169,8 @@ fn affinity(set: &DaemonSet) -> Option<Affinity> {
     set.spec.as_ref()?.template.spec.as_ref()?.affinity.clone()
 }
 
-/// The patch that borrows it, if nobody has written it since.
-fn borrowed(set: &DaemonSet, run: &str) -> Value {
+/// The patch that borrows it, unless it was written meanwhile.
+fn borrow_patch(set: &DaemonSet, run: &str) -> Value {
     let before = json!({ "updateStrategy": strategy(set), "affinity": affinity(set) });
     json!({
         "metadata": {
@@ -185,8 +185,8 @@ fn borrowed(set: &DaemonSet, run: &str) -> Value {
     })
 }
 
-/// The patch that gives it back. One without a note is only labelled.
-fn as_before(set: &DaemonSet) -> Value {
+/// The patch that restores it. Without the annotation, only the label is removed.
+fn restore_patch(set: &DaemonSet) -> Value {
     let mut patch = json!({
         "metadata": { "labels": { RUN_LABEL: null }, "annotations": { BEFORE: null } },
     });
@@ -195,14 +195,14 @@ fn as_before(set: &DaemonSet) -> Value {
     if let Some(before) = before {
         patch["spec"] = json!({
             "updateStrategy": before["updateStrategy"],
-            "template": { "spec": { "affinity": whole(&before["affinity"]) } },
+            "template": { "spec": { "affinity": with_nulls(&before["affinity"]) } },
         });
     }
     patch
 }
 
-/// A merge patch changes what it names and leaves the rest: what is to be gone is named.
-fn whole(affinity: &Value) -> Value {
+/// A merge patch keeps fields that it omits, so removed fields are null.
+fn with_nulls(affinity: &Value) -> Value {
     let Value::Object(fields) = affinity else {
         return Value::Null;
     };
@@ -217,7 +217,7 @@ fn whole(affinity: &Value) -> Value {
     all
 }
 
-/// The same, and not on nodes with the label: in each of the terms, one of which has to fit.
+/// Adds to an affinity that labelled nodes are avoided: to each term, as a single one is enough to match.
 fn kept_off(mut affinity: Affinity) -> Affinity {
     let off = || NodeSelectorRequirement {
         key: RUN_LABEL.to_owned(),
@@ -256,7 +256,7 @@ mod tests {
         .unwrap()
     }
 
-    /// As an API server applies it (RFC 7386).
+    /// Applies a merge patch as an API server does (RFC 7386).
     fn merged(object: &mut Value, patch: &Value) {
         let Value::Object(fields) = patch else {
             *object = patch.clone();
@@ -297,7 +297,7 @@ mod tests {
             (json!({"type": "OnDelete"}), json!({"podAntiAffinity": {}})),
         ] {
             let before = set(&json!({ "strategy": strategy, "affinity": affinity }));
-            let during = patched(&before, &borrowed(&before, "run-1"));
+            let during = patched(&before, &borrow_patch(&before, "run-1"));
             assert_eq!(during.labels()[RUN_LABEL], "run-1");
             assert_eq!(super::strategy(&during), json!({"type": "OnDelete"}));
             let node = super::affinity(&during).unwrap().node_affinity.unwrap();
@@ -309,7 +309,7 @@ mod tests {
                     (RUN_LABEL, "DoesNotExist")
                 );
             }
-            let mut after = patched(&during, &as_before(&during));
+            let mut after = patched(&during, &restore_patch(&during));
             // An empty map is none.
             after.metadata.labels = after.metadata.labels.filter(|labels| !labels.is_empty());
             assert_eq!(after, before);
@@ -329,11 +329,11 @@ mod tests {
             unfinished(&set)
         };
         assert_eq!(of("RollingUpdate", 2, 2, 2, 2), None);
-        assert_eq!(of("OnDelete", 2, 1, 2, 2), None, "nobody replaces them");
+        assert_eq!(of("OnDelete", 2, 1, 2, 2), None, "no controller replaces them");
         for (strategy, observed, updated, ready, wanted) in [
             ("RollingUpdate", 1, 2, 2, 2),
             ("RollingUpdate", 2, 1, 2, 2),
-            // Of nodes that have gone since.
+            // Of nodes that were removed meanwhile.
             ("RollingUpdate", 2, 3, 3, 2),
             ("OnDelete", 2, 2, 1, 2),
             // Not counted yet.

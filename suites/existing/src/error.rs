@@ -1,87 +1,87 @@
-//! What can be wrong with a cluster by a kubeconfig.
+//! Errors of clusters by a kubeconfig.
 
 use std::{fmt, path::PathBuf, time::Duration};
 
-/// Why a cluster can't be used: what was expected, what was found, and what to do.
+/// Why a cluster can't be used: what was expected, what was found, and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum KubernetesError {
-    /// There is no kubeconfig, or it can't be read, or it lacks the context.
+    /// No kubeconfig exists, or it can't be read, or it lacks the context.
     #[error(
         "failed to use the kubeconfig {files}: {why}; name another by --kubeconfig FILE or KUBECONFIG, or one of its \
          contexts by --context NAME"
     )]
     Kubeconfig {
-        /// Its path; of several files that are one together, all paths.
+        /// Its path; all paths, if several files are merged.
         files: String,
-        /// What was found.
+        /// The cause.
         why: String,
     },
-    /// Nobody answers.
+    /// The API server does not answer.
     #[error(
         "failed to reach the API server at {server}: {why}; expected a cluster that answers: check the address in the \
          kubeconfig, and the network to it"
     )]
     Unreachable {
-        /// Its address.
+        /// Address of the API server.
         server: String,
-        /// What came of it.
+        /// The cause.
         why: String,
     },
-    /// It does not know the account.
+    /// The API server rejects the account.
     #[error(
         "the API server at {server} does not accept the account of the kubeconfig: {why}; expected credentials that are \
          valid: renew them, or choose another --context"
     )]
     Unauthenticated {
-        /// Its address.
+        /// Address of the API server.
         server: String,
-        /// What it said.
+        /// Its response.
         why: String,
     },
-    /// The account may not do what every run needs.
+    /// The account lacks permissions that every run needs.
     #[error(
         "the account of the kubeconfig may not {}; `plumbline rbac --tier {tier}` prints what it needs",
         missing.join(", ")
     )]
     Rights {
-        /// The tier that was asked for.
+        /// The requested tier.
         tier: &'static str,
-        /// `create services` …
+        /// Missing permissions: `create services` …
         missing: Vec<String>,
     },
-    /// There is nothing to run pods on.
+    /// No node accepts pods.
     #[error("the cluster has no node that pods can be put on: {why}")]
     NoNodes {
-        /// What was found, node by node.
+        /// The reasons, for each node.
         why: String,
     },
-    /// The target is not what is installed.
+    /// The target is not installed.
     #[error(
         "the node {node} has no agent of the target: expected a pod {selector} in the namespace {namespace} with a container \
          {container}; choose the --target that is installed, or none"
     )]
     NoAgent {
-        /// A node without.
+        /// A node without an agent.
         node: String,
-        /// Where it was looked for.
+        /// The namespace.
         namespace: String,
-        /// By which labels.
+        /// The label selector.
         selector: String,
-        /// And which container.
+        /// The container.
         container: String,
     },
-    /// What is to be stopped and started is not there.
+    /// The DaemonSet of the agents does not exist.
     #[error(
         "there is no DaemonSet {namespace}/{name}, by which --tier node stops and starts the target's agents; correct \
          `cluster.agent` in the target's file, or run without --tier node"
     )]
     NoDaemonSet {
-        /// Where it was looked for.
+        /// Its namespace.
         namespace: String,
-        /// As the target's file calls it.
+        /// Its name in the target file.
         name: String,
     },
-    /// Another run has it.
+    /// Another run holds the cluster.
     #[error(
         "the cluster is under test by {who}, since {since} (Lease {namespace}/plumbline-run); wait for its end, or end it \
          (`plumbline cleanup --namespace {namespace}` removes what killed runs have left)"
@@ -89,21 +89,21 @@ pub enum KubernetesError {
     UnderTest {
         /// The run, its user and host.
         who: String,
-        /// Since when.
+        /// Start time.
         since: String,
         /// Namespace of its Lease.
         namespace: String,
     },
-    /// The namespace is there, and the suite has not made it.
+    /// The namespace exists, and is not the suite's.
     #[error(
         "the namespace {namespace:?} is there already, and not plumbline's (no label app.kubernetes.io/managed-by: \
-         plumbline); choose a name that nobody has by --namespace"
+         plumbline); choose an unused name by --namespace"
     )]
     Foreign {
         /// Its name.
         namespace: String,
     },
-    /// A Lease of the name that runs use is there, and the suite has not made it.
+    /// A Lease with the suite's name exists, and is not the suite's.
     #[error(
         "the Lease {lease} is there already, and not plumbline's (no label plumbline-run); choose another --namespace"
     )]
@@ -111,7 +111,7 @@ pub enum KubernetesError {
         /// Namespace and name.
         lease: String,
     },
-    /// The namespace of an earlier run is being removed.
+    /// The namespace of an earlier run is being deleted.
     #[error(
         "the namespace {namespace:?} of an earlier run is still being removed; try again when it is gone"
     )]
@@ -127,12 +127,12 @@ pub enum KubernetesError {
     Image {
         /// Its name.
         image: String,
-        /// Where.
+        /// The node.
         node: String,
-        /// What the kubelet said.
+        /// The kubelet's message.
         why: String,
     },
-    /// Nodes would pull the image by a Secret that is not there.
+    /// The image pull Secret does not exist.
     #[error(
         "there is no Secret {secret:?} in the namespace {namespace:?}, by which nodes would pull the image \
          (--image-pull-secret); the suite makes none: make it there, or, where the run makes its namespaces itself, let a policy \
@@ -141,101 +141,101 @@ pub enum KubernetesError {
     NoPullSecret {
         /// Its name.
         secret: String,
-        /// Where it was looked for.
+        /// Its namespace.
         namespace: String,
     },
-    /// The cluster has no place for privileged pods.
+    /// Privileged pods are not admitted.
     #[error(
         "the cluster admits no privileged pod on the node {node}: {why}; expected the namespace {namespace} to admit it: it \
          has the label pod-security.kubernetes.io/enforce=privileged, other policies of the cluster must except it; or \
          choose --tier api"
     )]
     NotAdmitted {
-        /// The run's.
+        /// Namespace of the run.
         namespace: String,
-        /// Where.
+        /// The node.
         node: String,
-        /// What the API server said.
+        /// The API server's message.
         why: String,
     },
-    /// A node can't be used through the run's pod on it.
+    /// The run's pod has no access to its node.
     #[error(
         "the node {node} can't be used through the run's pod on it: {why}; choose --tier api to leave nodes alone"
     )]
     Host {
-        /// Which.
+        /// The node.
         node: String,
-        /// What was said there.
+        /// The cause.
         why: String,
     },
-    /// Cases have one path for all nodes.
+    /// The cgroup paths of two nodes differ, but cases use one path for all.
     #[error(
         "the node {node} has its cgroup v2 hierarchy at {}, and another at {}; expected one path on all of them",
         found.display(), expected.display()
     )]
     Hosts {
-        /// One that differs.
+        /// A node that differs.
         node: String,
-        /// Where it is there.
+        /// Its path.
         found: PathBuf,
-        /// Where it is on another.
+        /// The path on other nodes.
         expected: PathBuf,
     },
-    /// What a killed run has left on nodes is not undone.
+    /// Faults of a killed run on nodes are not healed.
     #[error(
         "{run}, which was killed, may have left faults on nodes; `plumbline heal --namespace {namespace}` with the same \
          kubeconfig undoes them, or use --tier node, which does so first"
     )]
     Unhealed {
-        /// Its name.
+        /// Name of the run.
         run: String,
-        /// That of its Lease.
+        /// Namespace of its Lease.
         namespace: String,
     },
-    /// What a killed run has left is not known.
+    /// The note of a killed run can't be read.
     #[error(
         "{run}, which was killed, may have left faults on nodes, and what its Lease {namespace}/plumbline-run says of them \
          can't be read: {why}; expected the note of this version of plumbline: `plumbline heal` of the version that wrote it \
          undoes them"
     )]
     UnknownNote {
-        /// Its name.
+        /// Name of the run.
         run: String,
-        /// That of its Lease.
+        /// Namespace of its Lease.
         namespace: String,
-        /// What is wrong with it.
+        /// What is wrong with the note.
         why: String,
     },
-    /// The run was interrupted before it had the cluster.
+    /// The run was interrupted before it held the cluster.
     #[error("the run was interrupted before it had the cluster")]
     Interrupted,
-    /// It may not be done.
+    /// The account may not do this.
     #[error("failed to {what}: {why}")]
     Refused {
-        /// What was asked.
+        /// The operation.
         what: String,
-        /// What the API server said.
+        /// The API server's message.
         why: String,
     },
-    /// A question failed.
+    /// A request failed.
     #[error("failed to {what}: {why}")]
     Api {
-        /// What was asked.
+        /// The operation.
         what: String,
-        /// What came of it.
+        /// The cause.
         why: String,
     },
-    /// A question was not answered.
+    /// A request was not answered.
     #[error("failed to {what}: no answer within {limit:?}")]
     Late {
-        /// What was asked.
+        /// The operation.
         what: String,
-        /// How long it was waited for.
+        /// Its limit.
         limit: Duration,
     },
 }
 
-/// What came of a request, without the repetitions of its sources.
+/// Text of an error, without the repetitions of its sources.
 pub(super) fn words(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
@@ -255,7 +255,7 @@ pub(super) fn words(error: &kube::Error) -> String {
     }
 }
 
-/// A question that failed, as an error.
+/// For `map_err`: the operation, which completes "failed to …".
 pub(super) fn api(what: impl Into<String>) -> impl FnOnce(kube::Error) -> KubernetesError {
     let what = what.into();
     move |error| KubernetesError::Api {
@@ -264,7 +264,7 @@ pub(super) fn api(what: impl Into<String>) -> impl FnOnce(kube::Error) -> Kubern
     }
 }
 
-/// Something without `Debug`, in something with it.
+/// Wraps a value without `Debug`.
 pub(super) struct Hidden<T>(pub(super) T);
 
 impl<T> fmt::Debug for Hidden<T> {

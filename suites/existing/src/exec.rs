@@ -1,12 +1,12 @@
-//! A program in a pod, its pipes bridged to those of this process.
+//! Runs a program in a pod, with its pipes bridged to those of this process.
 //!
-//! [`Cluster::exec`](cluster::Cluster::exec) promises a process of this machine with pipes, whose end is the
-//! program's. That is `plumbline exec-in-pod`: it bridges its own stdin, stdout and stderr to a WebSocket (`pods/exec`) and
-//! ends as the program does. When it is killed its connection closes, which ends the program's stdin: whatever the suite
-//! starts in pods ends with its stdin.
+//! [`Cluster::exec`](cluster::Cluster::exec) promises a local process with pipes, which ends with the program. That
+//! is `plumbline exec-in-pod`: it bridges stdin, stdout and stderr to a WebSocket (`pods/exec`) and exits with the
+//! program's code. When it is killed its connection closes, which closes the program's stdin: all programs that the
+//! suite starts in pods end with their stdin.
 //!
-//! The end of stdin alone can be said only in version 5 of the protocol (Kubernetes 1.30 and later); earlier API servers
-//! get the end of the connection in its place.
+//! Only version 5 of the protocol can close stdin alone (Kubernetes 1.30 and later); with earlier API servers the
+//! whole connection is closed instead.
 
 use std::str::FromStr;
 
@@ -27,13 +27,13 @@ use tokio::{
 
 use super::{Connection, KubernetesError, LIMITS, error::api};
 
-/// Exit code of a program whose own does not fit into one: no Unix has such.
+/// Exit code for a program whose own does not fit into a byte, which no Unix program has.
 const STRANGE: u8 = 255;
 
-/// Which program, and where.
+/// A program and its pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecArguments {
-    /// The way to the API.
+    /// The API endpoint.
     pub connection: Connection,
     /// The pod's namespace.
     pub namespace: String,
@@ -44,14 +44,14 @@ pub struct ExecArguments {
 }
 
 impl ExecArguments {
-    /// As the only argument of `plumbline exec-in-pod`.
+    /// The only argument of `plumbline exec-in-pod`.
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-/// As `plumbline exec-in-pod` is given it.
+/// Parses the argument of `plumbline exec-in-pod`.
 impl FromStr for ExecArguments {
     type Err = serde_json::Error;
 
@@ -60,11 +60,11 @@ impl FromStr for ExecArguments {
     }
 }
 
-/// Runs a program in the only container of a pod until it ends; its exit code is the result. What it is given and what it
-/// writes is this process's.
+/// Runs a program in the only container of a pod until it ends, with this process's stdin, stdout and stderr, and
+/// returns its exit code.
 ///
 /// # Errors
-/// It can't be started, or the connection to it is lost.
+/// The program can't be started, or the connection is lost.
 pub async fn exec_in_pod(arguments: &ExecArguments) -> Result<u8, KubernetesError> {
     let ExecArguments {
         connection,
@@ -99,12 +99,12 @@ pub async fn exec_in_pod(arguments: &ExecArguments) -> Result<u8, KubernetesErro
     code(&status).map_err(|why| KubernetesError::Api { what, why })
 }
 
-/// Copies until the program has ended and all that it wrote is written; `None` if how it ended was not said.
+/// Copies until the program has ended and its output is complete; `None` without an exit status.
 async fn bridge(mut process: AttachedProcess) -> Option<Status> {
     let status = process.take_status();
     let feed = process.stdin().map(|mut theirs| {
         tokio::spawn(async move {
-            // A program that has ended takes nothing any more, which is no error.
+            // A program that has ended reads no more, which is no error.
             let _ = copy(&mut tokio::io::stdin(), &mut theirs).await;
             let _ = theirs.shutdown().await;
         })
@@ -112,7 +112,7 @@ async fn bridge(mut process: AttachedProcess) -> Option<Status> {
     let (out, err) = (process.stdout(), process.stderr());
     let out = async {
         if let Some(mut theirs) = out {
-            // Whoever reads may be gone; then this process ends by the write.
+            // The reader may be gone; then the write ends this process.
             let mut own = tokio::io::stdout();
             let _ = copy(&mut theirs, &mut own).await;
             let _ = own.flush().await;

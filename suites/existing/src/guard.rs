@@ -1,15 +1,16 @@
 //! A run's hold of a cluster: its namespace, its Lease, and a pod on each node.
 //!
-//! Runs disturb each other: agents are stopped, and what one measures another has caused. So each holds a Lease for its
-//! length; a second one is told who holds it, also in another namespace ([`holders`](super::holders())). The Lease is in a namespace
-//! of the suite, which goes with the run.
+//! Runs disturb each other: one stops agents, the other measures the effect. So each run holds a Lease; a second run
+//! is refused with the holder's name, also in another namespace ([`holders`](super::holders())). The Lease is in a
+//! namespace of the suite, which is deleted with the run.
 //!
-//! The pods show before the first case that the image can be had on every node; under [`Tier::Node`] they are privileged, in
-//! the networks and among the processes of their nodes, and what is started on hosts enters these through them. Under [`Tier::Namespaced`] the namespace is somebody else's and
-//! stays, nodes are found later ([`KubernetesCluster::find_nodes`]), and all that is held is the Lease.
+//! The pods prove before the first case that every node can pull the image. Under [`Tier::Node`] they are privileged,
+//! with host network and host PIDs, and processes on hosts are started through them. Under [`Tier::Namespaced`] the
+//! namespace belongs to the user and stays, nodes are found later ([`KubernetesCluster::find_nodes`]), and the hold
+//! is the Lease alone.
 //!
-//! The end has two ways, also where taking hold fails or is interrupted: [`Guard::release`], and [`Guard::leave`] where nodes are
-//! not healed, whose note stays in the Lease.
+//! A hold ends with [`Guard::release`], or with [`Guard::leave`] where nodes are not healed: then the Lease keeps the
+//! note about them. An error or interruption while taking hold ends it in the same manner.
 
 use std::collections::BTreeSet;
 
@@ -28,35 +29,36 @@ use super::{
     error::{Hidden, api},
     holders::expect_alone,
     labels::{CONTAINER, MANAGED_BY, MANAGER},
-    lease::{Lease, Whose, settle},
+    lease::{Lease, LeaseOwner, settle},
     limits::ask,
     options::host_pod,
     pods::{dressed, replace, until_ready},
 };
 
-/// The hold. What it has made stays until [`Guard::release`]; after a SIGKILL, until `plumbline cleanup`.
+/// The hold. Its objects stay until [`Guard::release`]; after a SIGKILL, until `plumbline cleanup`.
 #[derive(Debug)]
 #[must_use = "a hold that is not released leaves its namespace"]
 pub struct Guard {
     client: Hidden<Client>,
     options: Options,
-    /// None, where it is somebody else's.
+    /// `None`, if the namespace belongs to the user.
     namespace: Option<OwnNamespace>,
     lease: Lease,
-    /// An earlier run may have left nodes in disorder, and nobody has healed them yet.
+    /// An earlier run may have left faults on nodes, which are not healed yet.
     inherits: bool,
-    /// Such nodes that this run has no pod on.
+    /// Such nodes without a pod of this run.
     beyond: BTreeSet<String>,
 }
 
 impl Guard {
-    /// Takes hold of a cluster, and returns when a pod runs on every node. What was made before an error or an interruption is
-    /// removed; a note of an earlier run on nodes stays.
+    /// Takes hold of a cluster, and returns when a pod runs on every node. After an error or an interruption, new
+    /// objects are removed; the note of an earlier run about nodes stays.
     ///
-    /// `who` is said to others: user and host, say. To be awaited to its end, which comes soon after `interrupted` is cancelled.
+    /// Other runs report `who`: user and host, for example. Await this to its end, which follows soon after
+    /// `interrupted` is cancelled.
     ///
     /// # Errors
-    /// [`KubernetesError::UnderTest`]; the namespace is somebody else's; the image can't be had;
+    /// [`KubernetesError::UnderTest`]; the namespace is not the suite's; the image can't be pulled;
     /// [`KubernetesError::Interrupted`].
     pub async fn take(
         cluster: &KubernetesCluster,
@@ -79,7 +81,7 @@ impl Guard {
         let (namespace, (lease, left)) = match begun.await {
             Ok(begun) => begun,
             Err(error) => {
-                // Another's namespace and Lease are not this run's to remove.
+                // Namespace and Lease of another run are not removed.
                 undo(&client, options).await?;
                 return Err(error);
             }
@@ -117,37 +119,37 @@ impl Guard {
         }
     }
 
-    /// Whether another run may have the cluster by now.
+    /// Whether another run may hold the cluster by now.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.lease.watch().lost().is_some()
     }
 
-    /// The state of the Lease, for what works under it.
+    /// Follows the state of the Lease.
     #[must_use]
     pub fn lease(&self) -> LeaseWatch {
         self.lease.watch().clone()
     }
 
-    /// Nodes that an earlier run may have left in disorder, and that can't be reached now: not Ready, say.
+    /// Nodes with possible faults of an earlier run that can't be reached now: not Ready, for example.
     #[must_use]
     pub fn beyond(&self) -> &BTreeSet<String> {
         &self.beyond
     }
 
-    /// Whether an earlier run may have left nodes in disorder that are not healed yet.
+    /// Whether an earlier run may have left faults on nodes that are not healed yet.
     #[must_use]
     pub fn inherits(&self) -> bool {
         self.inherits
     }
 
-    /// Whoever holds it has healed the nodes that have its pods.
+    /// Records that the caller has healed the nodes with pods of this run.
     pub fn healed(&mut self) {
         self.inherits = !self.beyond.is_empty();
     }
 
-    /// Lets go: [`Guard::leave`], if an earlier run may have left nodes in disorder that are not [`Guard::healed`];
-    /// [`Guard::release`] otherwise.
+    /// Ends the hold: by [`Guard::leave`] if an earlier run may have left faults on nodes that are not
+    /// [`Guard::healed`]; by [`Guard::release`] otherwise.
     ///
     /// # Errors
     /// What is left.
@@ -159,12 +161,12 @@ impl Guard {
         }
     }
 
-    /// Removes what it has made, and returns when that is gone.
+    /// Removes the objects of the hold, and returns when they are gone.
     ///
     /// # Errors
     /// What is left.
     pub async fn release(self) -> Result<(), KubernetesError> {
-        // It may be the next one's.
+        // The namespace may belong to the next run.
         if self.is_lost() {
             return undo(&self.client.0, &self.options).await;
         }
@@ -177,13 +179,12 @@ impl Guard {
         }
     }
 
-    /// Removes its pods, and leaves what says how nodes are reached that are not healed: the Lease, in its namespace. It is not
-    /// renewed any more; `plumbline heal`, `plumbline cleanup` and the next run with [`Tier::Node`] take it over.
-    ///
+    /// Removes the pods, and leaves the Lease with the note about unhealed nodes in its namespace. It is not renewed
+    /// any more; `plumbline heal`, `plumbline cleanup` and the next run with [`Tier::Node`] take it over.
     /// # Errors
     /// Pods are left, too.
     pub async fn leave(self) -> Result<(), KubernetesError> {
-        if self.is_lost() && settle(&self.client.0, &self.options, false).await? != Whose::Own {
+        if self.is_lost() && settle(&self.client.0, &self.options, false).await? != LeaseOwner::ThisRun {
             return Ok(());
         }
         let Self {
@@ -205,7 +206,7 @@ impl Guard {
             }
         }
         match namespace {
-            // What has the run's own label goes with the run.
+            // Objects with the run's label are removed with the run.
             Some(namespace) => {
                 namespace
                     .mark(&format!("left-{}", options.run), options.tier)
@@ -216,11 +217,11 @@ impl Guard {
     }
 }
 
-/// Removes what a run of this name has made, as far as it is still its own.
+/// Removes the objects of a run of this name that it still owns.
 async fn undo(client: &Client, options: &Options) -> Result<(), KubernetesError> {
     let is_confined = options.confined().is_some();
-    let whose = settle(client, options, is_confined).await?;
-    if is_confined || whose == Whose::Others {
+    let owner = settle(client, options, is_confined).await?;
+    if is_confined || owner == LeaseOwner::OtherRun {
         return Ok(());
     }
     let name = options.namespace.clone();
@@ -231,7 +232,7 @@ async fn undo(client: &Client, options: &Options) -> Result<(), KubernetesError>
         return Ok(());
     };
     let is_ours = there.labels().get(MANAGED_BY).map(String::as_str) == Some(MANAGER);
-    let is_own = whose == Whose::Own || there.labels().get(RUN_LABEL) == Some(&options.run);
+    let is_own = owner == LeaseOwner::ThisRun || there.labels().get(RUN_LABEL) == Some(&options.run);
     if !is_ours || !is_own {
         return Ok(());
     }
@@ -252,7 +253,7 @@ struct OwnNamespace {
 }
 
 impl OwnNamespace {
-    /// Makes it, or takes one that an earlier run has left.
+    /// Creates it, or takes one that an earlier run has left.
     async fn make(client: &Client, options: &Options) -> Result<Self, KubernetesError> {
         let name = options.namespace.clone();
         let namespaces: Api<Namespace> = Api::all(client.clone());
@@ -289,7 +290,7 @@ impl OwnNamespace {
         })
     }
 
-    /// Names the run that has it, in one that an earlier run has left.
+    /// Labels a namespace of an earlier run with the new run.
     async fn mark(&self, run: &str, tier: Tier) -> Result<(), KubernetesError> {
         let what = format!("label the namespace {}", self.name);
         let mut labels = json!({ RUN_LABEL: run });
@@ -320,7 +321,7 @@ impl OwnNamespace {
             let there = ask(&what, self.api.0.get_opt(&self.name))
                 .await?
                 .map_err(api(&what))?;
-            // One of the name that is another's by now is not this.
+            // A namespace of this name with another uid belongs to another run.
             if there.is_none_or(|there| there.metadata.uid != self.uid) {
                 return Ok(());
             }
@@ -335,7 +336,7 @@ impl OwnNamespace {
     }
 }
 
-/// Makes one on each node, and returns when all run.
+/// Creates a pod on each node, and returns when all run.
 async fn pods(client: &Client, options: &Options, description: &Description) -> Result<(), KubernetesError> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), &options.namespace);
     for node in &description.nodes {
@@ -352,7 +353,7 @@ async fn pods(client: &Client, options: &Options, description: &Description) -> 
     Ok(())
 }
 
-/// Who refuses a privileged pod is not RBAC, which was asked before.
+/// A refusal of a privileged pod comes from admission, as RBAC was checked before.
 fn not_admitted(error: KubernetesError, options: &Options, node: &str) -> KubernetesError {
     match error {
         KubernetesError::Refused { why, .. } if options.tier >= Tier::Node => KubernetesError::NotAdmitted {
@@ -364,7 +365,7 @@ fn not_admitted(error: KubernetesError, options: &Options, node: &str) -> Kubern
     }
 }
 
-/// A server on loopback, at a port that nobody else has: what it runs is nobody's concern, as long as it runs.
+/// A server on loopback, at a port of its own: the pod only has to run.
 fn pod(options: &Options, node: &str) -> serde_json::Result<Pod> {
     let args = ["serve", "--name", "host", "--address", "127.0.0.1", "--tcp", "0"];
     let is_privileged = options.tier >= Tier::Node;

@@ -1,10 +1,10 @@
-//! Which runs have a cluster, in whichever namespace: a Lease of one name says it.
+//! Runs that hold a cluster, in any namespace: each has a Lease of the same name.
 //!
-//! Two runs disturb each other, whatever namespaces they have: one that stops agents disturbs every other, and two with
-//! namespaces of their own count what the other makes. Each takes the Lease of its own namespace first, and looks at all others
-//! then: of two that begin together, at least one sees the other. A run of [`Tier::Namespaced`] makes nothing but pods and
-//! Services, and does not keep others away that do no more. Its account is shown no other namespace: whether somebody stops
-//! agents there it can't know. Whoever begins after it to stop agents sees it, and is refused.
+//! Two runs disturb each other in any namespaces: one that stops agents disturbs all others, and two with namespaces
+//! of their own count the other's objects. Each run takes the Lease of its own namespace first, and lists all others
+//! then: of two simultaneous runs, at least one sees the other. A run of [`Tier::Namespaced`] makes only pods and
+//! Services, and does not exclude others of its tier. Its account can't list other namespaces, so it does not see a
+//! run that stops agents; a later run that stops agents sees it, and is refused.
 
 use std::time::Duration;
 
@@ -18,21 +18,21 @@ use tokio::time::{Instant, sleep};
 
 use super::{KubernetesError, LIMITS, Options, Tier, error::api, labels::LEASE, limits::ask, note};
 
-/// A run that has a cluster.
+/// A run that holds a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// Its name.
     pub run: String,
-    /// Name, user and host.
+    /// User name and host.
     pub who: String,
-    /// Since when.
+    /// Start time.
     pub since: String,
     /// Namespace of its Lease.
     pub namespace: String,
 }
 
-/// The runs that have a cluster now, in this namespace and, as far as the account may see them, in others; one whose Lease is not
-/// renewed any more has it no longer.
+/// Runs that hold the cluster now, in this namespace and, as far as the account may list them, in others. A run whose
+/// Lease is not renewed any more holds nothing.
 ///
 /// # Errors
 /// Leases can't be read.
@@ -44,7 +44,7 @@ pub async fn holders(client: &Client, namespace: &str) -> Result<Vec<Holder>, Ku
     Ok(living(client, &all).await?.into_iter().map(read).collect())
 }
 
-/// Sees to it that no run in another namespace has the cluster, or has left what this one can't heal.
+/// Checks that no run in another namespace holds the cluster, or has left faults that this run can't heal.
 ///
 /// # Errors
 /// [`KubernetesError::UnderTest`], [`KubernetesError::Unhealed`].
@@ -55,7 +55,7 @@ pub(super) async fn expect_alone(client: &Client, options: &Options) -> Result<(
     if let Some(other) = living.first() {
         return Err(under_test(other));
     }
-    // Under this tier, pods are where those have been whose nodes nobody has healed.
+    // Under this tier, the run has pods on the unhealed nodes.
     match all.iter().find(|other| note::is_beyond(other, options.tier)) {
         Some(other) => Err(KubernetesError::Unhealed {
             run: other.labels().get(RUN_LABEL).cloned().unwrap_or_default(),
@@ -70,11 +70,11 @@ fn exclude(one: Tier, other: Tier) -> bool {
     one.max(other) >= Tier::Node || one.min(other) >= Tier::Api
 }
 
-/// Leases of runs in other namespaces: none, if the account is not shown them.
+/// Leases of runs in other namespaces: none, if the account may not list them.
 async fn others(client: &Client, namespace: &str) -> Result<Vec<Object>, KubernetesError> {
     let what = "look for other runs in the cluster";
     let leases: Api<Object> = Api::all(client.clone());
-    // By this field, the right to list them can be one to nothing else.
+    // With this field selector, the right to list can be limited to one name.
     let params = ListParams::default().fields(&format!("metadata.name={LEASE}"));
     let listed = match ask(what, leases.list(&params)).await? {
         Err(kube::Error::Api(status)) if status.is_forbidden() => return Ok(Vec::new()),
@@ -86,25 +86,27 @@ async fn others(client: &Client, namespace: &str) -> Result<Vec<Object>, Kuberne
     Ok(listed.items.into_iter().filter(is_other).collect())
 }
 
-/// Those that are renewed.
+/// Leases that are renewed.
 async fn living<'a>(client: &Client, all: &'a [Object]) -> Result<Vec<&'a Object>, KubernetesError> {
     let look = |lease: &'a Object| async move {
         let namespace = lease.namespace().unwrap_or_default();
         let leases = Api::namespaced(client.clone(), &namespace);
         Ok::<_, KubernetesError>(lives(&leases, lease).await?.then_some(lease))
     };
-    let seen = try_join_all(all.iter().map(look)).await?;
-    Ok(seen.into_iter().flatten().collect())
+    let holders = try_join_all(all.iter().map(look)).await?;
+    Ok(holders.into_iter().flatten().collect())
 }
 
-/// Whether a Lease is renewed. One that looks new is; of one that looks old, clocks may be why, so it is watched for as long
-/// as its holder says that it lasts, as leader elections do, and no longer than ours do.
+/// Whether a Lease is renewed. A recent time is enough. An old one may come from a wrong clock, so the Lease is
+/// watched for its duration, as leader elections do, but no longer than the suite's own duration.
 pub(super) async fn lives(leases: &Api<Object>, there: &Object) -> Result<bool, KubernetesError> {
     let what = "see whether the Lease of the cluster is renewed";
     let renewed = |lease: &Object| lease.spec.as_ref().and_then(|spec| spec.renew_time.clone());
     let spec = there.spec.as_ref();
-    let said = spec.and_then(|spec| u64::try_from(spec.lease_duration_seconds?).ok());
-    let lasts = said.map_or(LIMITS.lease, Duration::from_secs).min(LIMITS.lease);
+    let seconds = spec.and_then(|spec| u64::try_from(spec.lease_duration_seconds?).ok());
+    let lasts = seconds
+        .map_or(LIMITS.lease, Duration::from_secs)
+        .min(LIMITS.lease);
     let age = renewed(there).map(|MicroTime(at)| Timestamp::now().duration_since(at).unsigned_abs());
     if age.is_some_and(|age| age < lasts) {
         return Ok(true);
@@ -154,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_stops_agents_is_alone_and_those_of_one_namespace_keep_nobody_else_away() {
+    fn a_run_that_stops_agents_excludes_all_others_and_runs_of_one_namespace_do_not() {
         let [least, api, node] = Tier::ALL;
         for other in Tier::ALL {
             assert!(exclude(node, other) && exclude(other, node));

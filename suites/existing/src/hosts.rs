@@ -1,4 +1,4 @@
-//! Nodes, through the run's privileged pods on them.
+//! Access to nodes, through the run's privileged pods.
 
 use cluster::{Node, command_line};
 use k8s_openapi::api::core::v1::Pod;
@@ -20,10 +20,10 @@ use super::{
     options::{host_pod, on_host},
 };
 
-/// What all of them have in common.
+/// Reads the facts that all nodes have in common.
 ///
 /// # Errors
-/// One can't be entered, or has no cgroup v2, or has it elsewhere than the others.
+/// A node can't be entered, has no cgroup v2, or has it at another path than the others.
 pub(super) async fn look(
     client: &Client,
     options: &Options,
@@ -49,10 +49,10 @@ pub(super) async fn look(
     })
 }
 
-/// What `plumbline node …` says on a node, as JSON.
+/// JSON output of `plumbline node …` on a node.
 ///
 /// # Errors
-/// [`KubernetesError::Host`]: it can't be run there, or does not end well.
+/// [`KubernetesError::Host`]: the program can't be run there, or fails.
 pub(super) async fn ask<T: DeserializeOwned>(
     client: &Client,
     options: &Options,
@@ -70,22 +70,22 @@ pub(super) async fn ask<T: DeserializeOwned>(
         .collect();
     let line = command_line(&argv);
     let pods: Api<Pod> = Api::namespaced(client.clone(), &options.namespace);
-    let said = timeout(
+    let output = timeout(
         LIMITS.request,
         run(&pods, &host_pod(node), &on_host(&options.program, &argv)),
     )
     .await
     .map_err(|_| failed(format!("`{line}`: no answer within {:?}", LIMITS.request)))?
     .map_err(|why| failed(format!("`{line}`: {why}")))?;
-    serde_json::from_slice(&said).map_err(|error| {
+    serde_json::from_slice(&output).map_err(|error| {
         failed(format!(
             "`{line}` said {:?}: {error}",
-            String::from_utf8_lossy(&said)
+            String::from_utf8_lossy(&output)
         ))
     })
 }
 
-/// What a program in a pod writes to its stdout, if it ends with code 0.
+/// Stdout of a program in a pod, if it ends with code 0.
 async fn run(pods: &Api<Pod>, pod: &str, argv: &[String]) -> Result<Vec<u8>, String> {
     let params = AttachParams::default()
         .container(CONTAINER)
@@ -125,7 +125,7 @@ fn pipes(process: &mut AttachedProcess) -> (Pipe, Pipe) {
 async fn read(pipe: Pipe) -> Vec<u8> {
     let mut text = Vec::new();
     if let Some(pipe) = pipe {
-        // What broke off is no JSON, or explains less.
+        // Truncated output is invalid JSON, or a shorter explanation.
         let _ = pipe.take(LIMITS.dump_bytes).read_to_end(&mut text).await;
     }
     text

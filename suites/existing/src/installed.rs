@@ -1,4 +1,4 @@
-//! What is installed in a cluster, as its target's file says: where its agents are. They are looked at; under [`Tier::Node`] they
+//! The installed agents of a target, as its target file describes them. They are observed; under [`Tier::Node`] they
 //! are stopped and started, too.
 
 use std::{
@@ -28,32 +28,32 @@ use super::{
     pods::{on, running, status},
 };
 
-/// The agents of a cluster, where the target says which pods they are.
+/// The agents of a cluster, if the target describes their pods.
 pub(super) fn agents(client: &Client, options: &Options) -> Option<Arc<dyn AgentControl>> {
     let agents = options.tested.agents.as_ref()?;
     Some(Arc::new(Installed {
         client: client.clone(),
         agents: agents.clone(),
         options: options.clone(),
-        seen: Mutex::default(),
+        observed: Mutex::default(),
     }))
 }
 
-/// Agents that are there.
+/// The installed agents.
 struct Installed {
     client: Client,
     agents: Agents,
     options: Options,
-    seen: Mutex<BTreeMap<String, Seen>>,
+    observed: Mutex<BTreeMap<String, AgentObservation>>,
 }
 
-/// What was seen of one agent so far.
+/// Observations of one agent so far.
 #[derive(Debug, Default)]
-struct Seen {
-    /// The last run: its pod, and how often that had ended before.
+struct AgentObservation {
+    /// The last run: its pod, and the restarts of its container.
     run: (String, i32),
     starts: u32,
-    /// Its process on the node, and the container that this is of.
+    /// Its container and process on the node.
     process: Option<(String, u32)>,
 }
 
@@ -64,10 +64,10 @@ impl fmt::Debug for Installed {
     }
 }
 
-/// Looks for the agents of a target on each node.
+/// Looks for an agent on each node.
 ///
 /// # Errors
-/// [`KubernetesError::NoAgent`]: what is installed is something else.
+/// [`KubernetesError::NoAgent`]: the target is not installed.
 pub(super) async fn check(client: &Client, agents: &Agents, nodes: &[Node]) -> Result<(), KubernetesError> {
     let Agent {
         namespace, container, ..
@@ -81,7 +81,7 @@ pub(super) async fn check(client: &Client, agents: &Agents, nodes: &[Node]) -> R
             .iter()
             .any(|pod| on(pod, &node.name) && status(pod, container).is_some())
     };
-    // What an earlier run keeps off its node comes back when this one has the cluster.
+    // The agent of a node that an earlier run keeps stopped returns when this run holds the cluster.
     let what = "list nodes whose agent a run has stopped";
     let all: Api<ApiNode> = Api::all(client.clone());
     let stopped = ask(what, all.list(&ListParams::default().labels(RUN_LABEL))).await?;
@@ -98,8 +98,8 @@ pub(super) async fn check(client: &Client, agents: &Agents, nodes: &[Node]) -> R
     }
 }
 
-/// For `map_err`: what was tried, as a case sees it.
-fn told(what: &str) -> impl FnOnce(KubernetesError) -> ClusterError {
+/// For `map_err`: the operation, as a case names it.
+fn cluster_error(what: &str) -> impl FnOnce(KubernetesError) -> ClusterError {
     move |error| ClusterError::Failed {
         what: what.to_owned(),
         why: error.to_string(),
@@ -124,10 +124,13 @@ impl Installed {
     }
 
     async fn list(&self) -> Result<Vec<Pod>, ClusterError> {
-        self.controller().pods().await.map_err(told("list the agents"))
+        self.controller()
+            .pods()
+            .await
+            .map_err(cluster_error("list the agents"))
     }
 
-    /// Its process, as the node has it; asked there once for each container.
+    /// Process id of an agent on its node, read once for each container.
     async fn process(
         &self,
         node: &str,
@@ -136,33 +139,34 @@ impl Installed {
         let Some(id) = status.and_then(running).filter(|_| self.touches()) else {
             return Ok(None);
         };
-        let known = |seen: &Seen| seen.process.clone().filter(|(of, _)| of == id);
+        let known = |observed: &AgentObservation| observed.process.clone().filter(|(of, _)| of == id);
         if let Some((_, process)) = self.lock().get(node).and_then(known) {
             return Ok(Some(process));
         }
         let process = self.controller().process(node, id, None).await;
-        let process = process.map_err(told(&format!("find the agent of {node}")))?;
-        let mut seen = self.lock();
-        seen.entry(node.to_owned()).or_default().process = process.map(|process| (id.to_owned(), process));
+        let process = process.map_err(cluster_error(&format!("find the agent of {node}")))?;
+        let mut observed = self.lock();
+        observed.entry(node.to_owned()).or_default().process =
+            process.map(|process| (id.to_owned(), process));
         Ok(process)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Seen>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, AgentObservation>> {
+        self.observed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How often it has been started, as far as was seen.
+    /// Number of starts, as far as observed.
     fn starts(&self, node: &str, run: Option<(String, i32)>) -> u32 {
-        let mut seen = self.lock();
-        let seen = seen.entry(node.to_owned()).or_default();
-        if let Some(run) = run.filter(|run| *run != seen.run) {
-            seen.run = run;
-            seen.starts += 1;
+        let mut observed = self.lock();
+        let observed = observed.entry(node.to_owned()).or_default();
+        if let Some(run) = run.filter(|run| *run != observed.run) {
+            observed.run = run;
+            observed.starts += 1;
         }
-        seen.starts
+        observed.starts
     }
 
-    /// The end of what an agent has said, and what it has programmed.
+    /// Saves the end of the agent's log, and what it has programmed.
     async fn keep(&self, pod: &Pod, folder: &Path) -> Result<(), String> {
         let Agents { agent, dump, .. } = &self.agents;
         let name = pod.name_any();
@@ -188,7 +192,7 @@ impl Installed {
     }
 }
 
-/// What a program in a container writes to its stdout, to its end or to a limit.
+/// Stdout of a program in a container, up to a limit.
 async fn run(pods: &Api<Pod>, pod: &str, container: &str, argv: &[String]) -> Result<Vec<u8>, String> {
     let params = AttachParams::default()
         .container(container)
@@ -226,7 +230,7 @@ impl AgentControl for Installed {
         self.agents.pins.clone()
     }
 
-    /// Its process is seen under [`Tier::Node`] only.
+    /// The process is visible under [`Tier::Node`] only.
     async fn state(&self, node: &str) -> Result<AgentState, ClusterError> {
         let pods = self.list().await?;
         let pod = pods.iter().find(|pod| on(pod, node));
@@ -246,7 +250,7 @@ impl AgentControl for Installed {
 
     async fn stop(&self, node: &str, how: Stop) -> Result<(), ClusterError> {
         let done = self.controller().stop(node, how).await;
-        done.map_err(told(&format!("stop the agent of {node}")))
+        done.map_err(cluster_error(&format!("stop the agent of {node}")))
     }
 
     async fn start(&self, node: &str, variant: Option<Variant>) -> Result<(), ClusterError> {
@@ -260,18 +264,20 @@ impl AgentControl for Installed {
             controller.start(node).await?;
             controller.runs(node).await
         };
-        started.await.map_err(told(&format!("start the agent of {node}")))
+        started
+            .await
+            .map_err(cluster_error(&format!("start the agent of {node}")))
     }
 
     async fn set_api_endpoint(&self, _: &str, _: Option<&ApiEndpoint>) -> Result<(), ClusterError> {
         Err(ClusterError::unsupported(
-            "tell its agents another way to the API",
+            "set another API endpoint for its agents",
         ))
     }
 
     async fn clean_up(&self, node: &str) -> Result<(), ClusterError> {
         let done = self.controller().clean(node).await;
-        done.map_err(told(&format!("wipe what the agent of {node} keeps")))
+        done.map_err(cluster_error(&format!("wipe what the agent of {node} keeps")))
     }
 
     async fn evidence(&self, folder: &Path) -> Result<(), ClusterError> {
@@ -291,7 +297,7 @@ impl AgentControl for Installed {
     }
 }
 
-/// How its container ended last, in words.
+/// How the container ended last, as text.
 fn last_exit(status: &ContainerStatus) -> Option<String> {
     let ended = status.last_state.as_ref()?.terminated.as_ref()?;
     Some(format!("exit code {}", ended.exit_code))

@@ -1,4 +1,4 @@
-//! Kubeconfigs: which files they are, and what is wrong with them.
+//! Finds and reads kubeconfigs, and explains errors.
 
 use std::{
     env,
@@ -14,12 +14,12 @@ use kube::{
 
 use super::KubernetesError;
 
-/// The files that are one kubeconfig together; at least one.
+/// The files that form one kubeconfig; at least one.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct KubeconfigFiles(Vec<PathBuf>);
 
 impl KubeconfigFiles {
-    /// The one that is named; without it, those of `$KUBECONFIG`; without these, `~/.kube/config`.
+    /// The named file; without it, those of `$KUBECONFIG`; without these, `~/.kube/config`.
     pub(super) fn of(named: Option<&Path>) -> Self {
         Self::chosen(named, env::var_os("KUBECONFIG"))
     }
@@ -29,7 +29,7 @@ impl KubeconfigFiles {
             return Self(vec![file.to_owned()]);
         }
         let variable = variable.unwrap_or_default();
-        // kubectl leaves out empty names, too.
+        // kubectl ignores empty names, too.
         let paths = env::split_paths(&variable).filter(|path| !path.as_os_str().is_empty());
         let paths: Vec<PathBuf> = paths.collect();
         if paths.is_empty() {
@@ -39,7 +39,7 @@ impl KubeconfigFiles {
         Self(paths)
     }
 
-    /// The configuration of clients, in a context of it; without one, in its current context.
+    /// The client configuration of a context; by default, of the current one.
     pub(super) async fn config(&self, context: Option<&str>) -> Result<Config, KubernetesError> {
         let mut merged = Kubeconfig::default();
         for file in &self.0 {
@@ -59,7 +59,7 @@ impl KubeconfigFiles {
         config.map_err(|error| self.wrong(words(&error, &contexts)))
     }
 
-    /// The error of a kubeconfig that was read and can't be used.
+    /// The error for a readable kubeconfig that can't be used.
     pub(super) fn wrong(&self, why: String) -> KubernetesError {
         let files: Vec<String> = self.0.iter().map(|file| file.display().to_string()).collect();
         KubernetesError::Kubeconfig {
@@ -72,10 +72,10 @@ impl KubeconfigFiles {
 fn read(file: &Path) -> Result<Kubeconfig, String> {
     let text = user_file::read(file, MOST_BYTES).map_err(|error| error.to_string())?;
     let config = if file.is_file() {
-        // Paths in it are relative to its folder.
+        // Paths in the file are relative to its folder.
         Kubeconfig::read_from(file)
     } else {
-        // A pipe is read once.
+        // A pipe can be read only once.
         Kubeconfig::from_yaml(&text)
     };
     config.map_err(|error| words(&error, &[]))
@@ -83,7 +83,7 @@ fn read(file: &Path) -> Result<Kubeconfig, String> {
 
 fn words(error: &KubeconfigError, contexts: &[String]) -> String {
     match error {
-        // The lines of the file stay out: they hold tokens and keys.
+        // The lines of the file are left out, as they hold tokens and keys.
         KubeconfigError::Parse(error) => {
             format!("expected a kubeconfig in YAML: {}", error.without_snippet())
         }

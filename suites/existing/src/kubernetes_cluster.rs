@@ -1,4 +1,4 @@
-//! A cluster by a kubeconfig: looked at, and assembled for cases.
+//! A cluster by a kubeconfig: its survey, and its assembly for cases.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,30 +33,29 @@ use super::{
     survey::{self, survey},
 };
 
-/// Everything that another process needs to use the same cluster in the same way, but for the provider's own parts.
+/// What another process needs to attach to the same cluster, except for the provider's own parts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct About {
-    /// What was told.
+    /// Options of the run.
     pub options: Options,
-    /// What was read.
+    /// Description from the survey.
     pub description: Description,
-    /// What was read on the nodes, under [`Tier::Node`].
+    /// Facts of the nodes, under [`Tier::Node`].
     #[serde(default)]
     pub host: Option<Host>,
 }
 
-/// What a provider has of a cluster beside its API: pods that it reaches in a way of its own, and parts. What it leaves out is
-/// had by the API.
+/// Parts of a cluster that a provider has of its own. Missing parts use the API.
 #[derive(Clone, Default)]
 pub struct Own {
-    /// Pods; else [`ApiPods`].
+    /// Pods; by default [`ApiPods`].
     pub pods: Option<Arc<dyn PodAccess>>,
-    /// Parts; else nodes by pods of the run, agents where the target says which pods they are, and the API servers that
-    /// `default/kubernetes` lists.
+    /// Other parts; by default nodes through pods of the run, agents if the target describes their pods, and the API
+    /// servers that `default/kubernetes` lists.
     pub parts: Parts,
 }
 
-/// A cluster by a kubeconfig, as long as it is looked at.
+/// A cluster by a kubeconfig.
 pub struct KubernetesCluster {
     about: About,
     left_out: Vec<String>,
@@ -74,10 +73,10 @@ impl fmt::Debug for KubernetesCluster {
 }
 
 impl KubernetesCluster {
-    /// Looks at a cluster: whether it answers, what the account may do, nodes and families. Nothing is made.
+    /// Surveys a cluster: whether it answers, the permissions of the account, nodes and families. Writes nothing.
     ///
     /// # Errors
-    /// It can't be used for cases; see [`KubernetesError`].
+    /// The cluster can't be used for cases; see [`KubernetesError`].
     pub async fn survey(options: Options, own: Own) -> Result<Self, KubernetesError> {
         let client = options.connection.client().await?;
         let own = with_agents(own, &client, &options);
@@ -94,10 +93,10 @@ impl KubernetesCluster {
         })
     }
 
-    /// One that another process has looked at.
+    /// Attaches to a cluster that another process has surveyed.
     ///
     /// # Errors
-    /// There is no kubeconfig any more.
+    /// The kubeconfig is gone.
     pub async fn attach(about: About, own: Own) -> Result<Self, KubernetesError> {
         let client = about.options.connection.client().await?;
         let own = with_agents(own, &client, &about.options);
@@ -109,7 +108,7 @@ impl KubernetesCluster {
         })
     }
 
-    /// It for cases, as far as it has been looked at.
+    /// The cluster for cases, as far as it is surveyed.
     #[must_use]
     pub fn cluster(&self) -> Cluster {
         let About {
@@ -132,10 +131,11 @@ impl KubernetesCluster {
         Cluster::new(description.clone(), self.client.clone(), pods, parts)
     }
 
-    /// Finds nodes by pods, where the account may not list them: under [`Tier::Namespaced`], when the run has the namespace.
+    /// Finds nodes by pods, where the account may not list nodes: under [`Tier::Namespaced`], when the run holds the
+    /// namespace.
     ///
     /// # Errors
-    /// No node takes a pod; the image can't be had.
+    /// No node accepts a pod; the image can't be pulled.
     pub async fn find_nodes(&mut self) -> Result<(), KubernetesError> {
         if self.about.options.tier == Tier::Namespaced {
             self.about.description.nodes = scout(&self.client, &self.about.options).await?;
@@ -143,10 +143,10 @@ impl KubernetesCluster {
         Ok(())
     }
 
-    /// Looks at the nodes themselves, where the tier has a pod on each of them: when the run has its pods.
+    /// Reads facts of the nodes through the run's pods, if the tier has such.
     ///
     /// # Errors
-    /// A node can't be entered, or has no cgroup v2; or they have it at different paths.
+    /// A node can't be entered, or has no cgroup v2; or the paths of cgroup v2 differ.
     pub async fn look_at_hosts(&mut self) -> Result<(), KubernetesError> {
         let About {
             options, description, ..
@@ -157,8 +157,8 @@ impl KubernetesCluster {
         Ok(())
     }
 
-    /// Reads what runs on its nodes: agents are these, or those of the target that was told; `images` are those of nodes that are
-    /// containers. What can't be read is named in it.
+    /// Reads the software of the cluster, of these agents or of those of the target; `images` are those of nodes that
+    /// are containers. What can't be read is listed.
     pub async fn look_at_software(&mut self, agent: Option<&Agent>, images: &BTreeMap<String, String>) {
         let About {
             options, description, ..
@@ -168,26 +168,26 @@ impl KubernetesCluster {
         self.about.description.software = software::read(&self.client, nodes, agent, images).await;
     }
 
-    /// Nodes that are not used, each with its reason, as far as this has looked at the cluster itself.
+    /// Nodes that are not used, each with its reason; empty in a process that has attached.
     #[must_use]
     pub fn left_out(&self) -> &[String] {
         &self.left_out
     }
 
-    /// Administrator's client.
+    /// The administrator's client.
     #[must_use]
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// What another process needs for [`KubernetesCluster::attach`].
+    /// The value for [`KubernetesCluster::attach`].
     #[must_use]
     pub fn about(&self) -> &About {
         &self.about
     }
 }
 
-/// With the agents that the target names, unless the provider has a part for them.
+/// Adds the agents that the target describes, unless the provider has a part for them.
 fn with_agents(mut own: Own, client: &Client, options: &Options) -> Own {
     if own.parts.agents.is_none() {
         own.parts.agents = installed::agents(client, options);
@@ -195,7 +195,7 @@ fn with_agents(mut own: Own, client: &Client, options: &Options) -> Own {
     own
 }
 
-/// What runs a program in a pod by the API, its pipes bridged.
+/// Prepares a program in a pod by the API, with its pipes bridged.
 fn in_pod(options: &Options, namespace: &str, pod: String, argv: Vec<String>) -> Placed {
     let arguments = ExecArguments {
         connection: options.connection.clone(),
@@ -211,11 +211,12 @@ fn in_pod(options: &Options, namespace: &str, pod: String, argv: Vec<String>) ->
     }
 }
 
-/// Nodes by pods of the run in their networks; under [`Tier::Node`] privileged ones, through which root's processes run there.
+/// Nodes through the run's pods with host network; under [`Tier::Node`] these are privileged and start root's
+/// processes on the node.
 #[derive(Debug)]
 struct RunPods {
     options: Options,
-    /// Of the cgroup v2 hierarchy, where it was looked for.
+    /// Path of the cgroup v2 hierarchy, if it was read.
     cgroup: Option<PathBuf>,
 }
 
@@ -264,13 +265,13 @@ impl fmt::Debug for ApiPods {
 }
 
 impl ApiPods {
-    /// Of the cluster of this client.
+    /// Pods of this client's cluster.
     #[must_use]
     pub fn new(client: Client, options: Options) -> Self {
         Self { client, options }
     }
 
-    /// Asks the API, for as long as one question may take.
+    /// Sends a request, with the time limit of one.
     async fn ask<T>(
         &self,
         what: &str,
@@ -307,7 +308,7 @@ impl PodAccess for ApiPods {
         self.ask(what, self.client.apiserver_version()).await.map(drop)
     }
 
-    /// Nodes, where they may be listed; objects and logs of the case are the harness's.
+    /// Saves the nodes, if they may be listed; the harness saves objects and logs of the case.
     async fn evidence(&self, folder: &Path) -> Result<(), ClusterError> {
         let failed = |why: String| ClusterError::Failed {
             what: format!("write evidence into {}", folder.display()),
@@ -323,14 +324,14 @@ impl PodAccess for ApiPods {
     }
 }
 
-/// What a server wrote to its stdout, each line an object, out of a container's log, which has its stderr, too.
+/// The stdout of a server, whose lines are objects, from a container log that also contains stderr.
 fn served(log: &str) -> String {
     log.split_inclusive('\n')
         .filter(|line| line.starts_with('{'))
         .collect()
 }
 
-/// A command line as the image has its programs.
+/// A command line with the paths of the image's programs.
 fn in_image(program: &str, argv: &[String]) -> Vec<String> {
     let own = || program.to_owned();
     let (first, rest) = match argv.split_first() {

@@ -1,14 +1,14 @@
-//! Names and labels by which the suite knows its own objects, and what nodes are labelled with.
+//! Names and labels of the suite's objects, and labels of nodes.
 
-/// Who made an object, in its label of that name.
+/// Standard label for the manager of an object.
 pub(super) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// The same.
+/// Its value for the suite's objects.
 pub(super) const MANAGER: &str = "plumbline";
 /// The only container of the run's own pods.
 pub(super) const CONTAINER: &str = "probe";
 /// The Lease of a run, in its namespace.
 pub(super) const LEASE: &str = "plumbline-run";
-/// Label of a node: its operating system.
+/// Node label: operating system.
 pub(super) const OS: &str = "kubernetes.io/os";
-/// Label of a node: its architecture.
+/// Node label: architecture.
 pub(super) const ARCHITECTURE: &str = "kubernetes.io/arch";

@@ -1,10 +1,11 @@
-//! The Lease that says which run has a cluster: taken, renewed, given back.
+//! The Lease of the run that holds a cluster: takes, renews and releases it.
 //!
-//! The run that has it renews it, and follows its state ([`LeaseState`]). While the API server does not answer, renewals go on:
-//! after [`lease_given_up`](super::Limits::lease_given_up) what is under way ends, which is before another run may take the Lease,
-//! and as soon as a renewal succeeds, the run goes on. It is lost when another has it, when it is gone (`plumbline cleanup` removes
-//! it together with the pods that a run needs), or after [`lease_awaited`](super::Limits::lease_awaited). A write that meets
-//! another is no loss by itself: the Lease is read again, and whose it is decides.
+//! The holder renews the Lease and follows its state ([`LeaseState`]). While the API server does not answer, renewals
+//! go on: after [`lease_given_up`](super::Limits::lease_given_up) running cases end, before another run may take the
+//! Lease, and after the next successful renewal the run continues. The Lease is lost when another run holds it, when
+//! it is deleted (`plumbline cleanup` does so, with the pods of the run), or after
+//! [`lease_awaited`](super::Limits::lease_awaited). A write conflict is no loss by itself: the Lease is read again,
+//! and its holder decides.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +38,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use self::state::Announced;
+use self::state::StatePublisher;
 pub use self::state::{LeaseState, LeaseWatch};
 
 /// The Lease, held and renewed until this is dropped.
@@ -56,10 +57,10 @@ impl Drop for Lease {
 }
 
 impl Lease {
-    /// Takes it, if nobody has it or whoever had it is gone; then also what that one may have left on nodes.
+    /// Takes a Lease that is free or expired, with its previous holder's note about nodes.
     ///
     /// # Errors
-    /// Another has it, or had it and can't be followed; [`KubernetesError::Interrupted`].
+    /// Another run holds it, or its note can't be read; [`KubernetesError::Interrupted`].
     pub(super) async fn take(
         client: &Client,
         options: &Options,
@@ -79,7 +80,7 @@ impl Lease {
                     () = interrupted.cancelled() => return Err(KubernetesError::Interrupted),
                 };
                 match ask(what, leases.replace(LEASE, &params, &next)).await? {
-                    // Another has taken it at the same time.
+                    // Another run has taken it at the same time.
                     Err(kube::Error::Api(status)) if status.is_conflict() => {
                         let there = ask(what, leases.get(LEASE)).await?.map_err(api(what))?;
                         return Err(under_test(&there));
@@ -89,9 +90,9 @@ impl Lease {
             }
             taken => (taken.map_err(api(what))?, None),
         };
-        let (announced, watch) = Announced::new();
+        let (publisher, watch) = StatePublisher::new();
         let uid = taken.metadata.uid.clone();
-        let renewing = tokio::spawn(renew(leases.clone(), taken, announced));
+        let renewing = tokio::spawn(renew(leases.clone(), taken, publisher));
         let lease = Self {
             leases: Hidden(leases),
             uid,
@@ -105,14 +106,14 @@ impl Lease {
         &self.watch
     }
 
-    /// Deletes it, for a namespace that stays.
+    /// Deletes the Lease, for a namespace that stays.
     pub(super) async fn remove(self) -> Result<(), KubernetesError> {
         self.renewing.abort();
         remove(&self.leases.0, self.uid.clone()).await
     }
 }
 
-/// The Lease that follows one of a run that has ended.
+/// The Lease that replaces one of a run that has ended.
 async fn after(
     leases: &Api<Object>,
     there: &Object,
@@ -141,35 +142,35 @@ async fn after(
     Ok((next, left))
 }
 
-/// Whose the Lease of a namespace is.
+/// Owner of the Lease of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
-    Nobodys,
-    Own,
-    Others,
+pub(super) enum LeaseOwner {
+    None,
+    ThisRun,
+    OtherRun,
 }
 
-/// Looks whose it is, and removes it if it is this run's and `removes` says so.
+/// Reads the owner, and deletes the Lease if it is this run's and `removes` is set.
 pub(super) async fn settle(
     client: &Client,
     options: &Options,
     removes: bool,
-) -> Result<Whose, KubernetesError> {
+) -> Result<LeaseOwner, KubernetesError> {
     let leases: Api<Object> = Api::namespaced(client.clone(), &options.namespace);
     let what = "read the Lease of the cluster";
     let Some(there) = ask(what, leases.get_opt(LEASE)).await?.map_err(api(what))? else {
-        return Ok(Whose::Nobodys);
+        return Ok(LeaseOwner::None);
     };
     if there.labels().get(RUN_LABEL) != Some(&options.run) {
-        return Ok(Whose::Others);
+        return Ok(LeaseOwner::OtherRun);
     }
     if removes {
         remove(&leases, there.metadata.uid).await?;
     }
-    Ok(Whose::Own)
+    Ok(LeaseOwner::ThisRun)
 }
 
-/// Deletes the one with this uid; another's stays.
+/// Deletes the Lease with this uid, and no other.
 async fn remove(leases: &Api<Object>, uid: Option<String>) -> Result<(), KubernetesError> {
     let params = DeleteParams {
         preconditions: Some(Preconditions {
@@ -210,7 +211,7 @@ fn own(options: &Options, nodes: BTreeSet<String>, who: &str) -> Result<Object, 
 }
 
 /// Renews it until it is aborted, or lost.
-async fn renew(leases: Api<Object>, taken: Object, announced: Announced) {
+async fn renew(leases: Api<Object>, taken: Object, publisher: StatePublisher) {
     let mut held = taken;
     let mut renewed = Instant::now();
     let mut limit = renewed + LIMITS.lease_given_up;
@@ -222,7 +223,7 @@ async fn renew(leases: Api<Object>, taken: Object, announced: Announced) {
         }
         if began >= limit {
             tracing::warn!("the Lease of the cluster expires: what is under way ends");
-            announced.expires();
+            publisher.expires();
             limit = renewed + LIMITS.lease_awaited;
         }
         let patience = limit.min(began + LIMITS.lease_answer);
@@ -231,24 +232,24 @@ async fn renew(leases: Api<Object>, taken: Object, announced: Announced) {
                 held = *now;
                 renewed = began;
                 limit = renewed + LIMITS.lease_given_up;
-                announced.held(renewed);
+                publisher.held(renewed);
                 continue;
             }
             Ok(Ok(Renewed::Lost(why))) => break why,
-            // As long as it lasts, another try may do.
+            // The Lease has not expired, so another try may succeed.
             Ok(Err(error)) => words(&error),
             Err(_) => "no answer".to_owned(),
         };
-        // Once for each time: an API server that is away for minutes fails many.
-        if announced.unanswered(renewed, &failed) {
+        // Logged once for each outage: an API server that is away for minutes fails many renewals.
+        if publisher.unanswered(renewed, &failed) {
             tracing::warn!("failed to renew the Lease of the cluster, and tries on: {failed}");
         }
     };
     tracing::error!("the Lease of the cluster is lost: {why}");
-    announced.lost(why);
+    publisher.lost(why);
 }
 
-/// What came of a renewal.
+/// Result of a renewal.
 enum Renewed {
     Held(Box<Object>),
     Lost(String),
@@ -260,13 +261,13 @@ async fn renewal(leases: &Api<Object>, held: &Object) -> kube::Result<Renewed> {
         Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {}
         now => return now.map(|now| Renewed::Held(Box::new(now))),
     }
-    // Somebody has written it, or an earlier renewal was done whose answer did not come.
+    // Another client has written it, or an earlier renewal succeeded without a response.
     let Some(there) = leases.get_opt(LEASE).await? else {
         return Ok(Renewed::Lost("it was deleted".to_owned()));
     };
     if holder_of(&there) != holder_of(held) || !there.labels().contains_key(RUN_LABEL) {
-        let whose = holder_of(&there).unwrap_or("nobody");
-        return Ok(Renewed::Lost(format!("its holder is {whose} now")));
+        let owner = holder_of(&there).unwrap_or("no run");
+        return Ok(Renewed::Lost(format!("its holder is {owner} now")));
     }
     let now = leases.replace(LEASE, &params, &with_time(&there)).await?;
     Ok(Renewed::Held(Box::new(now)))
@@ -284,11 +285,11 @@ fn with_time(lease: &Object) -> Object {
     next
 }
 
-/// Removes the Lease of a run that has ended ([`holders`](super::holders()) has not found it), in a namespace that stays; whether
-/// there was one.
+/// Deletes the Lease of a run that has ended ([`holders`](super::holders()) does not list it), in a namespace that
+/// stays. Returns whether there was one.
 ///
 /// # Errors
-/// It can't be removed, or somebody has taken it meanwhile.
+/// It can't be deleted, or another run has taken it meanwhile.
 pub async fn remove_lease(client: &Client, namespace: &str) -> Result<bool, KubernetesError> {
     let leases: Api<Object> = Api::namespaced(client.clone(), namespace);
     let what = "remove the Lease of a run that has ended";
@@ -309,7 +310,7 @@ pub async fn remove_lease(client: &Client, namespace: &str) -> Result<bool, Kube
     }
 }
 
-/// What the last run may have left on nodes that has ended without letting the cluster go.
+/// The note about nodes of the last run, if that ended without releasing the cluster.
 ///
 /// # Errors
 /// The Lease can't be read; another version of the suite has written it.

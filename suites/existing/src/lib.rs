@@ -1,4 +1,4 @@
-//! Clusters of Kubernetes: finds one by a kubeconfig, whatever runs in it.
+//! Clusters by a kubeconfig, of any distribution.
 //!
 //! ```text
 //!  KubernetesCluster ─ Client ──────────────▶ API server: objects, logs, access reviews
@@ -9,18 +9,17 @@
 //!      └─ cluster() ─▶ Cluster: pods, nodes and agents by the API, or by what its provider has (Own)
 //! ```
 //!
-//! Promised: nothing is touched that the suite has not made, and all that it makes has the run's label; but under
-//! [`Tier::Node`], agents are stopped and started of a target that is named, and what was changed for it is given back.
-//! What the account may not do is found out before anything is made ([`KubernetesCluster::survey`]); what a cluster
-//! lacks is no capability of it.
+//! Guarantees: only objects of the suite are changed, and all of them have the run's label. Under [`Tier::Node`],
+//! agents of a named target are stopped and started, and the changes for that are reverted. The account's permissions
+//! are checked before anything is created ([`KubernetesCluster::survey`]); a feature that the cluster lacks is not
+//! among its capabilities.
 //!
-//! Files: `options` (what is told), `kubeconfig` (the files that name the API server), `kubernetes_cluster` (looked at,
-//! and assembled), `survey` and `rights` (what is read before), `scouts` (nodes that can't be read), `api_servers` (those that
-//! `default/kubernetes` lists), `secrets` (by which images are pulled), `labels`, `guard`, `lease`, `holders`, `note` and `pods`
-//! (the run's hold of it), `installed` (agents that a target names),
-//! `agents` and `daemon_set` (what is done to them), `hosts` (nodes, asked through the run's pods), `on_node` and
-//! `container` (what runs there for it), `exec` (a program in a pod, and its pipes), `proxy` (the way to the API),
-//! `error`, `limits`.
+//! Files: `options` (options of a run), `kubeconfig` (its files), `kubernetes_cluster` (survey and assembly),
+//! `survey` and `rights` (checks before the run), `scouts` (finds nodes that can't be listed), `api_servers`
+//! (endpoints of `default/kubernetes`), `secrets` (image pull Secrets), `labels`, `guard`, `lease`, `holders`, `note`
+//! and `pods` (the run's hold of the cluster), `installed` (observes agents), `agents` and `daemon_set` (stop and
+//! start agents), `hosts` (access to nodes through the run's pods), `on_node` and `container` (programs in these
+//! pods), `exec` (a program in a pod, and its pipes), `proxy` (HTTP proxy of the API server), `error`, `limits`.
 
 mod agents;
 mod api_servers;

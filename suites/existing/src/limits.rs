@@ -6,43 +6,43 @@ use tokio::time::timeout;
 
 use super::KubernetesError;
 
-/// How long things may take, and how much is read. They bound waits for API servers that are far away and busy.
+/// Time limits and sizes. They bound waits for distant and busy API servers.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// One question to the API and its answer.
+    /// One request to the API and its response.
     pub request: Duration,
-    /// From one look at something that is waited for to the next.
+    /// Interval between checks of a condition.
     pub look: Duration,
-    /// What is kept of an answer's stream before its reader takes it, in bytes, for each of stdin, stdout and stderr.
+    /// Buffer of each of stdin, stdout and stderr, in bytes.
     pub pipe_bytes: usize,
-    /// How much of an agent's log is kept for evidence, in lines from its end.
+    /// Lines of an agent's log that are kept as evidence, from its end.
     pub log_lines: i64,
-    /// How much is kept of what it has programmed, in bytes.
+    /// Bytes of its programmed state that are kept.
     pub dump_bytes: u64,
-    /// How long a fresh namespace may be without its ServiceAccount, which a controller makes: pods are refused until then.
+    /// Until a new namespace has its ServiceAccount, which a controller creates: pods are refused before.
     pub account: Duration,
-    /// How long it may be without the Secrets by which images are pulled: whatever copies them there is told of it by a watch.
+    /// Until it has the image pull Secrets: the controller that copies them needs a watch event.
     pub pull_secrets: Duration,
     /// From the creation of a pod until it is Ready, the pull of its image included.
     pub pods: Duration,
-    /// From what starts or ends an agent until it runs or is gone, or all are ready.
+    /// From the start or stop of agents until they are ready or gone.
     pub agents: Duration,
-    /// How often something is written again that somebody else has written at the same time.
+    /// Attempts of a write that conflicts with other writers.
     pub conflicts: u32,
-    /// From the removal of the suite's namespace until it is gone.
+    /// From the deletion of the suite's namespace until it is gone.
     pub namespace_ends: Duration,
-    /// How long a Lease counts that is not renewed.
+    /// Duration of a Lease without renewal.
     pub lease: Duration,
-    /// From one renewal to the next, as leader elections of Kubernetes have it (the `RetryPeriod` of client-go): so soon a run sees
-    /// that its API server is away, and begins no case that would only show that.
+    /// Interval between renewals, as in leader elections of Kubernetes (`RetryPeriod` of client-go): a run soon
+    /// notices an outage of the API server, and begins no case that would fail by it.
     pub lease_renewed: Duration,
-    /// How long a renewal may take: several may fail before the Lease expires.
+    /// One renewal: several may fail before the Lease expires.
     pub lease_answer: Duration,
-    /// How long it may fail to be renewed until what is under way ends. Shorter than `lease`, so that it is ending before another
-    /// may take it.
+    /// Time without a renewal after which running cases end. Shorter than `lease`, so that they end before another
+    /// run may take it.
     pub lease_given_up: Duration,
-    /// How long it may fail to be renewed until the run gives it up: an API server that is started again, or fails over, is back
-    /// within a minute or two, and one that is not needs a person.
+    /// Time without a renewal after which the run is aborted: a restart or failover of an API server takes a minute
+    /// or two, and a longer outage needs a person.
     pub lease_awaited: Duration,
 }
 
@@ -66,7 +66,7 @@ pub const LIMITS: Limits = Limits {
     lease_awaited: Duration::from_secs(300),
 };
 
-/// Asks the API, for as long as one question may take; what it refuses is for the caller.
+/// Sends a request, with the time limit of one; the caller handles refusals.
 pub(super) async fn ask<T>(
     what: &str,
     question: impl Future<Output = kube::Result<T>>,

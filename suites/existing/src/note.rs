@@ -1,7 +1,7 @@
-//! What a run's Lease says for whoever comes after it: how the run reached nodes, and which it had to do with.
+//! The note in a run's Lease for later runs: how the run reached nodes, and which nodes it changed.
 //!
-//! It is written by the request that takes the Lease, so before anything is done to a node, and stays until that is undone:
-//! whoever takes a Lease over takes its nodes over, too.
+//! The request that takes the Lease also writes the note, before any node is changed, and the note stays until the
+//! changes are undone: a run that takes over a Lease takes over its nodes.
 
 use std::collections::BTreeSet;
 
@@ -12,27 +12,27 @@ use serde::{Deserialize, Serialize};
 
 use super::{Connection, KubernetesError, Options, Tier, error::api, limits::ask};
 
-/// Annotation of a Lease: [`Left`], of a run that has to do with nodes.
+/// Annotation of a Lease: [`Left`], of a run that changes nodes.
 const NOTE: &str = "plumbline-run/options";
 /// Annotation of every Lease: the run's tier.
 const TIER: &str = "plumbline-run/tier";
 
-/// What a run may have left on nodes.
+/// Nodes that a run may have left changed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Left {
-    /// What it was told, but the way to the API, which is whoever's.
+    /// Options of the run, without the API endpoint, which depends on the reader.
     #[serde(flatten)]
     pub options: Options,
-    /// The nodes, and those that the run itself had found so.
+    /// The nodes of the run, and those that it had taken over itself.
     #[serde(default)]
     pub nodes: BTreeSet<String>,
 }
 
 impl Left {
-    /// Nodes that can't be healed through these, and are still the cluster's.
+    /// Nodes of the cluster that can't be healed through `nodes`.
     ///
     /// # Errors
-    /// Nodes can't be read.
+    /// The nodes can't be read.
     pub(super) async fn beyond(
         &self,
         client: &Client,
@@ -54,7 +54,7 @@ impl Left {
     }
 }
 
-/// The annotations of a run's Lease.
+/// Annotations of a run's Lease.
 pub(super) fn annotations(
     options: &Options,
     nodes: BTreeSet<String>,
@@ -70,21 +70,21 @@ pub(super) fn annotations(
     Ok(all)
 }
 
-/// The tier of a run, by its Lease. Versions that did not say it had to be alone.
+/// The tier of a run, from its Lease. Runs of versions without this annotation had to be alone.
 pub(super) fn tier(there: &Object) -> Tier {
-    let said = there.annotations().get(TIER);
+    let tier_name = there.annotations().get(TIER);
     let known = Tier::ALL
         .into_iter()
-        .find(|tier| said.is_some_and(|said| said == tier.name()));
+        .find(|tier| tier_name.is_some_and(|tier_name| tier_name == tier.name()));
     known.unwrap_or(Tier::Node)
 }
 
-/// Whether a run had to do with nodes that one of this tier can't heal.
+/// Whether a run changed nodes that a run of this tier can't heal.
 pub(super) fn is_beyond(there: &Object, tier: Tier) -> bool {
     there.annotations().contains_key(NOTE) && tier < Tier::Node
 }
 
-/// What a run may have left on nodes, by its Lease.
+/// The note in a Lease.
 ///
 /// # Errors
 /// [`KubernetesError::UnknownNote`]: another version of the suite has written it.

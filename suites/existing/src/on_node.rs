@@ -1,4 +1,4 @@
-//! A process on a node, from a privileged pod there: `plumbline on-node`.
+//! Starts a process on a node, from a privileged pod: `plumbline on-node`.
 //!
 //! ```text
 //!  exec-in-pod ─ pods/exec ─▶ /plumbline on-node -- ARGV     in the run's pod: hostPID, hostNetwork, privileged
@@ -7,8 +7,8 @@
 //!                               ARGV, in its place             outside any pod; ends with its stdin, as in pods
 //! ```
 //!
-//! The image has one program and nothing of the node's; so `plumbline` and `probe` are this very program, wherever its file
-//! is, and every other one is the node's own.
+//! The image contains one program; `plumbline` and `probe` stand for it, at any path, and all other programs are the
+//! node's own.
 
 use std::{
     env,
@@ -29,12 +29,12 @@ use serde::{Deserialize, Serialize};
 
 /// The node's first process: with `hostPID`, it has this number in the pod, too.
 const FIRST: &str = "/proc/1";
-/// This program, whatever is mounted where its file was.
+/// This program, even if another file system is mounted over its file.
 const OWN: &str = "/proc/self/exe";
-/// Where nodes have programs. An image without a shell need not have the variable.
+/// Programs of nodes. An image without a shell need not set the variable.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Why no process can be started on the node.
+/// Why a process can't be started on the node.
 #[derive(Debug, thiserror::Error)]
 pub enum OnNodeError {
     /// Process 1 is not the node's.
@@ -43,15 +43,15 @@ pub enum OnNodeError {
          process 1 is the node's first"
     )]
     NotItsNode {
-        /// pid, net.
+        /// pid or net.
         namespace: &'static str,
     },
-    /// Nothing in the pod may do that.
+    /// The pod lacks a privilege.
     #[error("failed to {what}: {error}; expected a privileged pod that runs as root")]
     Enter {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// What came of it.
+        /// The kernel's error.
         error: io::Error,
     },
     /// The node has no cgroup v2.
@@ -60,28 +60,28 @@ pub enum OnNodeError {
          systemd.unified_cgroup_hierarchy=1, or mount one beside those of version 1"
     )]
     NoCgroup {
-        /// What was found.
+        /// The cause.
         why: String,
     },
-    /// There is no such program on the node.
+    /// The program does not exist on the node.
     #[error("failed to start {program} on the node: {error}")]
     Start {
         /// Its name.
         program: String,
-        /// What came of it.
+        /// The kernel's error.
         error: io::Error,
     },
 }
 
-/// What is to be known of a node before cases use it.
+/// Facts of a node that cases need.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
     /// Root of its cgroup v2 hierarchy.
     pub cgroup: PathBuf,
 }
 
-/// Becomes a program on the node: outside of the pod, in the mounts, the network and the cgroup of the node's first process.
-/// `argv` is as in [`Cluster::exec`](cluster::Cluster::exec). Returns only if that fails.
+/// Replaces this process by a program on the node: outside of the pod, in the mounts, the network and the cgroup of
+/// the node's first process. `argv` is as in [`Cluster::exec`](cluster::Cluster::exec). Returns only if that fails.
 ///
 /// # Errors
 /// [`OnNodeError`]; nothing was started.
@@ -92,7 +92,7 @@ pub fn on_node(argv: &[String]) -> Result<ExitCode, OnNodeError> {
         error,
     };
     let mut command = program(Path::new(OWN), argv).map_err(start)?;
-    // The lab's kubelet has started this on the node already: its process 1 is the whole host's.
+    // The lab's kubelet has started this on its node already: process 1 is the real host's.
     if env::var_os(NODE_FOLDER).is_some() {
         return become_program(command, Placement::default()).map_err(start);
     }
@@ -101,7 +101,7 @@ pub fn on_node(argv: &[String]) -> Result<ExitCode, OnNodeError> {
     become_program(command, placement).map_err(start)
 }
 
-/// What [`Host`] says, asked on the node itself.
+/// Reads [`Host`] on the node itself.
 ///
 /// # Errors
 /// [`OnNodeError::NoCgroup`].
@@ -114,7 +114,7 @@ pub fn host() -> Result<Host, OnNodeError> {
 }
 
 fn placement() -> Result<Placement, OnNodeError> {
-    // Without these, process 1 is the pod's, or another node's.
+    // If these differ, process 1 is the pod's, or another node's.
     for namespace in ["pid", "net"] {
         if inode("/proc/self", namespace)? != inode(FIRST, namespace)? {
             return Err(OnNodeError::NotItsNode { namespace });
@@ -124,7 +124,7 @@ fn placement() -> Result<Placement, OnNodeError> {
         let path = format!("{FIRST}/ns/{kind}");
         File::open(&path).map_err(entering(format!("open {path}")))
     };
-    // Both of its files name cgroups as whoever reads them sees them.
+    // Both files name cgroups relative to the reader's namespace.
     setns(open("cgroup")?.as_fd(), CloneFlags::CLONE_NEWCGROUP)
         .map_err(|errno| entering("enter the node's cgroup namespace")(errno.into()))?;
     let read = |name: &str| {
@@ -142,14 +142,14 @@ fn placement() -> Result<Placement, OnNodeError> {
     })
 }
 
-/// What tells one namespace from another (namespaces(7)).
+/// Device and inode, which identify a namespace (namespaces(7)).
 fn inode(process: &str, namespace: &str) -> Result<(u64, u64), OnNodeError> {
     let path = format!("{process}/ns/{namespace}");
     let file = fs::metadata(&path).map_err(entering(format!("look at {path}")))?;
     Ok((file.dev(), file.ino()))
 }
 
-/// The folder of a process's cgroup, by its `cgroup` (cgroups(7)) and `mountinfo` (proc_pid_mountinfo(5)).
+/// Folder of a process's cgroup, from its `cgroup` (cgroups(7)) and `mountinfo` (proc_pid_mountinfo(5)).
 fn cgroup_of(cgroup: &str, mountinfo: &str) -> Result<PathBuf, OnNodeError> {
     let lacks = |why: String| OnNodeError::NoCgroup { why };
     let own = cgroup
@@ -160,7 +160,7 @@ fn cgroup_of(cgroup: &str, mountinfo: &str) -> Result<PathBuf, OnNodeError> {
         })?;
     let mount =
         mount_point(mountinfo).ok_or_else(|| lacks("no cgroup2 file system is mounted".to_owned()))?;
-    // What of the hierarchy is mounted: all of it, but for a node that is a container.
+    // The mounted part of the hierarchy: all of it, except for a node in a container.
     let root = mountinfo.lines().find_map(|line| {
         let (place, kind) = line.split_once(" - ")?;
         kind.starts_with("cgroup2 ").then(|| place.split(' ').nth(3))?

@@ -1,4 +1,4 @@
-//! What a cluster by a kubeconfig is told.
+//! Options of a run on a cluster by a kubeconfig.
 
 use std::{
     collections::BTreeSet,
@@ -15,56 +15,56 @@ use serde::{Deserialize, Serialize};
 
 use super::{KubernetesError, LIMITS, kubeconfig::KubeconfigFiles, proxy::corrected};
 
-/// Everything that is told.
+/// All options.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Options {
     /// Name of the provider, for reports: `kind`, `existing`.
     pub provider: String,
-    /// What is under test.
+    /// The target.
     pub tested: Tested,
-    /// The way to the API.
+    /// The API endpoint.
     pub connection: Connection,
-    /// What the suite may do there.
+    /// What the suite may change.
     pub tier: Tier,
-    /// The image whose pods are clients and backends: its entry point is the probe.
+    /// The image of clients and backends: its entry point is the probe.
     pub image: String,
-    /// Where the program `plumbline` is in that image.
+    /// Path of the program `plumbline` in that image.
     pub program: String,
-    /// Namespace of what belongs to the run and to none of its cases: its Lease, its pods in hosts' networks. Under
-    /// [`Tier::Namespaced`], of everything.
+    /// Namespace of the run's own objects: its Lease, its pods with host network. Under [`Tier::Namespaced`], of all
+    /// objects.
     pub namespace: String,
-    /// Name of the run: value of its label.
+    /// Name of the run, the value of its label.
     pub run: String,
     /// The program `plumbline` on this machine, which bridges pipes to pods.
     pub plumbline: PathBuf,
-    /// What its pods are made with, besides their image.
+    /// Further settings of its pods.
     #[serde(default)]
     pub pods: PodOptions,
 }
 
-/// What pods of the suite are made with, besides their image.
+/// Settings of the suite's pods, besides their image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodOptions {
-    /// Names of the Secrets by which nodes pull the image, in each namespace of pods: the suite makes none.
+    /// Names of image pull Secrets, in each namespace with pods: the suite creates none.
     pub pull_secrets: Vec<String>,
-    /// Architectures that the image is for, as nodes call theirs (`amd64`). None: whatever they have.
+    /// Architectures of the image, as nodes name theirs (`amd64`). Empty: any.
     pub architectures: Vec<String>,
 }
 
-/// What is under test, as its target says: see [`Description`](cluster::Description).
+/// The target, as its file describes it: see [`Description`](cluster::Description).
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Tested {
-    /// `installed`: whatever is there; `reference` …
+    /// `installed`: any installed implementation; `reference` …
     pub label: String,
-    /// Optional features of the catalogue that it claims to have.
+    /// Names of the optional features that the target claims.
     pub features: BTreeSet<String>,
-    /// Claims that it is known not to keep.
+    /// Claims that the target is known to break.
     pub deviations: Vec<Deviation>,
-    /// ApiEndpoints to the API that it documents.
+    /// API endpoints that the target documents.
     pub ways: ApiEndpoints,
-    /// Other configurations that it has.
+    /// Variants of the target.
     pub variants: BTreeSet<Variant>,
-    /// Where its agents are, in a cluster in which they may be looked at.
+    /// Its agents, if they may be observed.
     #[serde(default)]
     pub agents: Option<Agents>,
 }
@@ -72,17 +72,17 @@ pub struct Tested {
 /// The agents of a target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agents {
-    /// Where they are.
+    /// Their DaemonSet and pods.
     pub agent: Agent,
-    /// What prints what one of them has programmed.
+    /// Command that prints what an agent has programmed.
     pub dump: Option<Vec<String>>,
-    /// What removes what one of them keeps on its node.
+    /// Command that removes what an agent keeps on its node.
     #[serde(default)]
     pub clean: Option<Vec<String>>,
-    /// What they pin, as the target names it.
+    /// Their pins, from the target file.
     #[serde(default)]
     pub pins: Vec<String>,
-    /// Whether they are the network of pods, as the target says.
+    /// Whether the agents are the CNI plugin, from the target file.
     #[serde(default)]
     pub pod_network: bool,
 }
@@ -99,26 +99,27 @@ impl From<Installation> for Agents {
     }
 }
 
-/// What the suite may do in a cluster; each includes the one before.
+/// What the suite may change in a cluster; each tier includes the one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
-    /// Pods, Services and EndpointSlices in one namespace, which somebody else has made and keeps. Nothing of the cluster.
+    /// Pods, Services and EndpointSlices in one namespace that the user has created. No cluster-wide objects.
     Namespaced,
     /// Objects in namespaces of its own. Nothing on nodes.
     #[default]
     Api,
-    /// Besides, a privileged pod on each node, through which processes run there; agents of the target are stopped and started.
+    /// Besides, a privileged pod on each node, which starts processes there; the target's agents are stopped and
+    /// started.
     Node,
 }
 
 impl Options {
-    /// The only namespace that the suite may use, if it may make none.
+    /// The only namespace that the suite may use, if it may create none.
     pub(super) fn confined(&self) -> Option<&str> {
         (self.tier == Tier::Namespaced).then_some(&*self.namespace)
     }
 
-    /// Those of a run that disturbs nodes.
+    /// Options of a run that changes nodes.
     #[cfg(test)]
     pub(super) fn of_a_test() -> Self {
         Self {
@@ -137,10 +138,10 @@ impl Options {
 }
 
 impl Tier {
-    /// All of them, the least first.
+    /// All tiers, the smallest first.
     pub const ALL: [Self; 3] = [Self::Namespaced, Self::Api, Self::Node];
 
-    /// As it is written.
+    /// Name of the tier in options.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -157,23 +158,23 @@ impl fmt::Display for Tier {
     }
 }
 
-/// The variable that every pod has.
+/// Environment variable of every pod.
 const IN_A_POD: &str = "KUBERNETES_SERVICE_HOST";
 
-/// The way to the API.
+/// The API endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connection {
-    /// The kubeconfig; without it, `$KUBECONFIG`, `~/.kube/config` or the account of the pod that this runs in.
+    /// The kubeconfig; without it, `$KUBECONFIG`, `~/.kube/config` or the ServiceAccount of the pod of this process.
     pub kubeconfig: Option<PathBuf>,
-    /// Its context; without it, its current one.
+    /// The context; by default, the current one.
     pub context: Option<String>,
 }
 
 impl Connection {
-    /// The configuration of clients.
+    /// The client configuration.
     ///
     /// # Errors
-    /// There is no kubeconfig, or it is wrong.
+    /// No kubeconfig exists, or it is invalid.
     pub async fn config(&self) -> Result<Config, KubernetesError> {
         let found = self.files().config(self.context.as_deref()).await;
         let mut config = match found {
@@ -183,7 +184,7 @@ impl Connection {
             }
             Err(error) if self.kubeconfig.is_some() || self.context.is_some() => return Err(error),
             Err(error) if env::var_os(IN_A_POD).is_none() => return Err(error),
-            // The account of a pod, which is beside its API server.
+            // The ServiceAccount of a pod needs no kubeconfig.
             Err(error) => {
                 Config::incluster().map_err(|of_pod| without_account(error, &of_pod.to_string()))?
             }
@@ -195,7 +196,7 @@ impl Connection {
     /// A client.
     ///
     /// # Errors
-    /// As of [`Connection::config`].
+    /// As for [`Connection::config`].
     pub async fn client(&self) -> Result<Client, KubernetesError> {
         let config = self.config().await?;
         Client::try_from(config).map_err(|error| self.files().wrong(error.to_string()))
@@ -205,7 +206,7 @@ impl Connection {
         KubeconfigFiles::of(self.kubeconfig.as_deref())
     }
 
-    /// As options of `plumbline`.
+    /// The connection as options of `plumbline`.
     #[must_use]
     pub fn options(&self) -> Vec<String> {
         let file = self.kubeconfig.iter().map(|path| path.display().to_string());
@@ -215,7 +216,7 @@ impl Connection {
         file.chain(context).collect()
     }
 
-    /// The same, with a path that holds from everywhere.
+    /// A copy with an absolute path.
     #[must_use]
     pub fn absolute(mut self) -> Self {
         let absolute = |path: &Path| std::path::absolute(path).ok();
@@ -226,7 +227,7 @@ impl Connection {
     }
 }
 
-/// That neither a kubeconfig nor the account of the pod can be used.
+/// The error when neither a kubeconfig nor the ServiceAccount of the pod can be used.
 fn without_account(error: KubernetesError, of_pod: &str) -> KubernetesError {
     match error {
         KubernetesError::Kubeconfig { files, why } => KubernetesError::Kubeconfig {
@@ -237,7 +238,7 @@ fn without_account(error: KubernetesError, of_pod: &str) -> KubernetesError {
     }
 }
 
-/// A command line as the run's own pod on a node runs it there, under [`Tier::Node`].
+/// A command line with which the run's own pod starts a program on its node, under [`Tier::Node`].
 pub(super) fn on_host(program: &str, argv: &[String]) -> Vec<String> {
     let own = [program, "on-node", "--"].map(str::to_owned);
     own.iter().chain(argv).cloned().collect()

@@ -1,4 +1,4 @@
-//! Pods of the run: made, removed, and whether they run, and why not.
+//! Pods of the run: creates, removes and awaits them, and explains why they don't run.
 
 use cluster::dress::{dress, has_no_account};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{KubernetesError, LIMITS, Options, error::api, limits::ask};
 
-/// Reasons of a waiting container that time does not change, as the kubelet calls them.
+/// Waiting reasons of a container that are final, as the kubelet names them.
 const HOPELESS: &[&str] = &[
     "CrashLoopBackOff",
     "CreateContainerConfigError",
@@ -22,13 +22,13 @@ const HOPELESS: &[&str] = &[
     "RunContainerError",
 ];
 
-/// A pod of the run, with what all of them have.
+/// A pod of the run, with the common settings.
 pub(super) fn dressed(options: &Options, mut pod: Value) -> serde_json::Result<Pod> {
     dress(&mut pod["spec"], &options.pods.pull_secrets);
     serde_json::from_value(pod)
 }
 
-/// Makes a pod in the place of one that an earlier run has left, which may be another image's.
+/// Creates a pod in place of one that an earlier run has left, maybe with another image.
 pub(super) async fn replace(pods: &Api<Pod>, name: &str, pod: &Pod) -> Result<(), KubernetesError> {
     let what = format!("make the pod {name}");
     match make(pods, &what, pod).await? {
@@ -36,7 +36,7 @@ pub(super) async fn replace(pods: &Api<Pod>, name: &str, pod: &Pod) -> Result<()
             remove(pods, name).await?;
             make(pods, &what, pod).await?.map_err(api(&what))?;
         }
-        // 422 is an API server without --allow-privileged.
+        // 422 comes from an API server without --allow-privileged.
         Err(kube::Error::Api(status))
             if status.is_forbidden() || (status.code == 422 && status.message.contains("privileged")) =>
         {
@@ -50,7 +50,7 @@ pub(super) async fn replace(pods: &Api<Pod>, name: &str, pod: &Pod) -> Result<()
     Ok(())
 }
 
-/// Makes a pod, as soon as its namespace has the account that it runs as.
+/// Creates a pod, as soon as its namespace has the ServiceAccount.
 async fn make(pods: &Api<Pod>, what: &str, pod: &Pod) -> Result<kube::Result<Pod>, KubernetesError> {
     let params = PostParams::default();
     let began = Instant::now();
@@ -63,7 +63,7 @@ async fn make(pods: &Api<Pod>, what: &str, pod: &Pod) -> Result<kube::Result<Pod
     }
 }
 
-/// Removes a pod, if there is one, and returns when it is gone.
+/// Removes a pod, if it exists, and returns when it is gone.
 pub(super) async fn remove(pods: &Api<Pod>, name: &str) -> Result<(), KubernetesError> {
     let what = format!("remove the pod {name}");
     let params = DeleteParams::default().grace_period(0);
@@ -103,33 +103,33 @@ pub(super) async fn until_ready(
     loop {
         let pod = ask(&what, pods.get(name)).await?.map_err(api(&what))?;
         match look(&pod) {
-            Seen::Ready => return Ok(()),
-            Seen::Hopeless(why) => {
+            PodProgress::Ready => return Ok(()),
+            PodProgress::Hopeless(why) => {
                 return Err(KubernetesError::Image {
                     image: options.image.clone(),
                     node: node.to_owned(),
                     why,
                 });
             }
-            Seen::Coming if began.elapsed() >= LIMITS.pods => {
+            PodProgress::Coming if began.elapsed() >= LIMITS.pods => {
                 return Err(KubernetesError::Late {
                     what,
                     limit: LIMITS.pods,
                 });
             }
-            Seen::Coming => sleep(LIMITS.look).await,
+            PodProgress::Coming => sleep(LIMITS.look).await,
         }
     }
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum PodProgress {
     Ready,
     Coming,
     Hopeless(String),
 }
 
-pub(super) fn look(pod: &Pod) -> Seen {
+pub(super) fn look(pod: &Pod) -> PodProgress {
     let status = pod.status.as_ref();
     let conditions = status
         .and_then(|status| status.conditions.as_deref())
@@ -138,11 +138,11 @@ pub(super) fn look(pod: &Pod) -> Seen {
         .iter()
         .any(|one| one.type_ == "Ready" && one.status == "True")
     {
-        return Seen::Ready;
+        return PodProgress::Ready;
     }
     if let Some(status) = status.filter(|status| status.phase.as_deref() == Some("Failed")) {
         let why = status.message.clone().or_else(|| status.reason.clone());
-        return Seen::Hopeless(why.unwrap_or_else(|| "the pod has failed".to_owned()));
+        return PodProgress::Hopeless(why.unwrap_or_else(|| "the pod has failed".to_owned()));
     }
     let containers = status
         .and_then(|status| status.container_statuses.as_deref())
@@ -159,28 +159,28 @@ pub(super) fn look(pod: &Pod) -> Seen {
     match waiting {
         Some(waiting) => {
             let reason = waiting.reason.clone().unwrap_or_default();
-            Seen::Hopeless(match &waiting.message {
+            PodProgress::Hopeless(match &waiting.message {
                 Some(message) => format!("{reason}: {message}"),
                 None => reason,
             })
         }
-        None => Seen::Coming,
+        None => PodProgress::Coming,
     }
 }
 
-/// Whether a pod is on a node, and stays.
+/// Whether a pod is on a node and not terminating.
 pub(super) fn on(pod: &Pod, node: &str) -> bool {
     let placed = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
     placed == Some(node) && pod.metadata.deletion_timestamp.is_none()
 }
 
-/// What is known of a container of a pod.
+/// Status of a container of a pod.
 pub(super) fn status<'a>(pod: &'a Pod, container: &str) -> Option<&'a ContainerStatus> {
     let all = pod.status.as_ref()?.container_statuses.as_ref()?;
     all.iter().find(|status| status.name == container)
 }
 
-/// The id of a container that runs, without the name of its runtime.
+/// Id of a running container, without the name of its runtime.
 pub(super) fn running(status: &ContainerStatus) -> Option<&str> {
     status.state.as_ref()?.running.as_ref()?;
     let id = status.container_id.as_deref()?;
@@ -193,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    fn seen(status: &Value) -> Seen {
+    fn progress(status: &Value) -> PodProgress {
         look(&serde_json::from_value(json!({ "status": status })).unwrap())
     }
 
@@ -205,24 +205,24 @@ mod tests {
                 "state": {"waiting": {"reason": reason, "message": "not found"}},
             }]})
         };
-        assert_eq!(seen(&waits("ContainerCreating")), Seen::Coming);
+        assert_eq!(progress(&waits("ContainerCreating")), PodProgress::Coming);
         assert_eq!(
-            seen(&waits("ErrImagePull")),
-            Seen::Coming,
+            progress(&waits("ErrImagePull")),
+            PodProgress::Coming,
             "the first try is no verdict"
         );
         assert_eq!(
-            seen(&waits("ImagePullBackOff")),
-            Seen::Hopeless("ImagePullBackOff: not found".to_owned())
+            progress(&waits("ImagePullBackOff")),
+            PodProgress::Hopeless("ImagePullBackOff: not found".to_owned())
         );
-        assert_eq!(seen(&json!({})), Seen::Coming);
+        assert_eq!(progress(&json!({})), PodProgress::Coming);
         assert_eq!(
-            seen(&json!({"phase": "Failed", "reason": "NodeAffinity"})),
-            Seen::Hopeless("NodeAffinity".to_owned())
+            progress(&json!({"phase": "Failed", "reason": "NodeAffinity"})),
+            PodProgress::Hopeless("NodeAffinity".to_owned())
         );
         assert_eq!(
-            seen(&json!({"conditions": [{"type": "Ready", "status": "True"}]})),
-            Seen::Ready
+            progress(&json!({"conditions": [{"type": "Ready", "status": "True"}]})),
+            PodProgress::Ready
         );
     }
 }

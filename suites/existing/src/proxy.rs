@@ -1,32 +1,33 @@
-//! Whether the environment's proxy is for an API server: as kubectl decides it, by Go's rules for `NO_PROXY`
+//! Whether the environment's proxy applies to an API server: as kubectl decides it, by Go's rules for `NO_PROXY`
 //! (<https://pkg.go.dev/golang.org/x/net/http/httpproxy>).
 //!
-//! kube 5 takes `HTTPS_PROXY` where a kubeconfig names no proxy, but holds `NO_PROXY` against the proxy's own address.
+//! kube 5 takes `HTTPS_PROXY` where a kubeconfig names no proxy, but compares `NO_PROXY` with the proxy's own
+//! address.
 
 use std::{env, net::IpAddr};
 
 use http::Uri;
 use ipnet::IpNet;
 
-/// The first of these variables that says something.
-fn said(names: [&str; 2]) -> Option<String> {
+/// The first of these variables that is set and not empty.
+fn variable(names: [&str; 2]) -> Option<String> {
     let mut all = names.into_iter().filter_map(|name| env::var(name).ok());
     all.find(|text| !text.is_empty())
 }
 
-/// The proxy to a server of a kubeconfig, for which kube has chosen this one: the kubeconfig's own, or that of the environment, if it is
-/// for this server.
+/// The proxy for a server of a kubeconfig: `chosen` by kube is the kubeconfig's own, or that of the environment, if
+/// it applies to this server.
 pub(super) fn corrected(chosen: Option<Uri>, server: &Uri) -> Option<Uri> {
-    let of_environment = said(["HTTPS_PROXY", "https_proxy"]).and_then(|text| text.parse::<Uri>().ok());
+    let of_environment = variable(["HTTPS_PROXY", "https_proxy"]).and_then(|text| text.parse::<Uri>().ok());
     if chosen.is_some() && chosen != of_environment {
         return chosen;
     }
-    let exceptions = said(["NO_PROXY", "no_proxy"]).unwrap_or_default();
+    let exceptions = variable(["NO_PROXY", "no_proxy"]).unwrap_or_default();
     of_environment.filter(|_| !is_excepted(server, &exceptions))
 }
 
-/// Whether a server is on this host, or one of the exceptions: `*`, addresses, networks, and domains, of which one that begins with a
-/// dot is not meant itself.
+/// Whether a server is on this host, or one of the exceptions: `*`, addresses, networks, and domains. A domain with a
+/// leading dot does not match itself.
 fn is_excepted(server: &Uri, exceptions: &str) -> bool {
     let host = server.host().unwrap_or_default();
     let host = host.trim_start_matches('[').trim_end_matches(']').to_lowercase();

@@ -1,4 +1,4 @@
-//! What the suite must be allowed to do, once for both who prints it and who asks after it.
+//! The permissions that the suite needs, defined once for printing and for checking.
 
 use super::{KubernetesError, Options, Tier, error::api, labels::LEASE, limits::ask};
 use k8s_openapi::api::{
@@ -7,17 +7,17 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, api::PostParams};
 
-/// One rule: resources of a group, and what may be done to them.
+/// One rule: resources of a group, and their verbs.
 #[derive(Clone, Copy, Debug)]
 struct Rule {
     group: &'static str,
     resources: &'static [&'static str],
-    /// The only object that it is about.
+    /// The only object of the rule.
     name: Option<&'static str>,
     verbs: &'static [&'static str],
 }
 
-/// In the namespaces of cases, and of the run. Services and slices that a case has made elsewhere are found by their label.
+/// In the namespaces of cases and of the run. Services and slices of a case elsewhere are found by their label.
 const RULES: &[Rule] = &[
     Rule {
         group: "",
@@ -50,7 +50,7 @@ const RULES: &[Rule] = &[
         name: None,
         verbs: &["create", "delete", "get", "list", "patch", "update", "watch"],
     },
-    // What is created has no name yet for whoever decides it.
+    // A created object has no name yet for the authorizer.
     Rule {
         group: "coordination.k8s.io",
         resources: &["leases"],
@@ -65,7 +65,7 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// Besides, where namespaces are made and removed for each case; what is in them goes with them.
+/// Besides, where namespaces are created and deleted for each case; their contents are deleted with them.
 const CLUSTER_RULES: &[Rule] = &[
     Rule {
         group: "",
@@ -85,7 +85,7 @@ const CLUSTER_RULES: &[Rule] = &[
         name: None,
         verbs: &["patch"],
     },
-    // Other runs are looked for, by the name.
+    // Other runs are found by the name of the Lease.
     Rule {
         group: "coordination.k8s.io",
         resources: &["leases"],
@@ -94,8 +94,8 @@ const CLUSTER_RULES: &[Rule] = &[
     },
 ];
 
-/// Besides, where agents of a target are stopped and started: their DaemonSet is kept off nodes by a label of these, and a node
-/// that somebody has cordoned meanwhile shows that it did not recover by itself.
+/// Besides, where agents of a target are stopped and started: the DaemonSet is kept off labelled nodes. A node that
+/// was cordoned meanwhile shows that it did not recover by itself.
 const NODE_RULES: &[Rule] = &[
     Rule {
         group: "",
@@ -111,8 +111,8 @@ const NODE_RULES: &[Rule] = &[
     },
 ];
 
-/// What is read for reports of how the agents of a target are configured: no case needs it, and who is not shown it has a line in
-/// the report that says so. By its name, which their pods give; ConfigMaps of others are left alone.
+/// For reports, which contain the configuration of the agents: no case needs it, and without the permission the
+/// report contains a note instead. ConfigMaps are read by the names in the agents' pods; others are not read.
 const REPORT_RULES: &[Rule] = &[Rule {
     group: "",
     resources: &["configmaps"],
@@ -120,10 +120,10 @@ const REPORT_RULES: &[Rule] = &[Rule {
     verbs: &["get"],
 }];
 
-/// The rules that a tier needs, what its reports read, and nothing else: of a ClusterRole, or under [`Tier::Namespaced`] of a Role in its namespace.
+/// The rules of a tier and its reports: of a ClusterRole, or under [`Tier::Namespaced`] of a Role in its namespace.
 ///
-/// Privileged pods are no right of RBAC but one of admission: the namespace that they are in says so by its label
-/// `pod-security.kubernetes.io/enforce: privileged`, which the suite sets on its own.
+/// Privileged pods need no RBAC permission but admission: the namespace's label `pod-security.kubernetes.io/enforce:
+/// privileged`, which the suite sets on its own namespaces.
 #[must_use]
 pub fn rules(tier: Tier) -> Vec<PolicyRule> {
     let all = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
@@ -147,10 +147,10 @@ fn of(tier: Tier) -> impl Iterator<Item = &'static Rule> {
     RULES.iter().chain(more.flatten())
 }
 
-/// Asks the API server after each right of a tier, in one namespace or in all.
+/// Checks each permission of a tier with the API server, in one namespace or in all.
 ///
 /// # Errors
-/// [`KubernetesError::Rights`], with all that is missing.
+/// [`KubernetesError::Rights`], with all missing permissions.
 pub(super) async fn check(client: &Client, options: &Options) -> Result<(), KubernetesError> {
     let tier = options.tier;
     let mut missing = Vec::new();
@@ -172,8 +172,8 @@ pub(super) async fn check(client: &Client, options: &Options) -> Result<(), Kube
     })
 }
 
-/// Whether the account may do this, in one namespace or everywhere. An API server without access reviews (the lab's own) has no rights either:
-/// whoever it knows may do everything.
+/// Whether the account has a permission, in one namespace or everywhere. An API server without access reviews (the
+/// lab's own) has no authorization either: every user may do everything.
 async fn may(
     client: &Client,
     namespace: Option<&str>,
@@ -246,7 +246,7 @@ mod tests {
             for resource in rule.resources.into_iter().flatten() {
                 for verb in &rule.verbs {
                     assert!(resource != "*" && verb != "*");
-                    // Those of others are none of the suite's.
+                    // Leases of others are none of the suite's.
                     let is_own = rule.resource_names.as_deref() == Some(&[LEASE.to_owned()]);
                     assert!(
                         resource != "leases" || verb == "create" || is_own,

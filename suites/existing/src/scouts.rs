@@ -1,4 +1,4 @@
-//! Nodes that an account may not list: pods that keep away from each other find them.
+//! Finds nodes that an account may not list, by pods with anti-affinity.
 
 use cluster::{Node, RUN_LABEL};
 use k8s_openapi::api::core::v1::Pod;
@@ -11,16 +11,16 @@ use super::{
     error::api,
     labels::{ARCHITECTURE, MANAGED_BY, MANAGER, OS},
     limits::ask,
-    pods::{Seen, dressed, look, remove, replace},
+    pods::{PodProgress, dressed, look, remove, replace},
 };
 
-/// How many nodes are looked for: what cases ask for at most that make do with one namespace.
+/// Number of nodes to find: the most that cases of one namespace need.
 const MOST: usize = 2;
 
-/// Finds nodes, one after the other, in the order of their names. The pods are removed again, whatever comes of it.
+/// Finds nodes one after the other, and sorts them by name. The pods are removed again in any case.
 ///
 /// # Errors
-/// No node takes a pod; the image can't be had.
+/// No node accepts a pod; the image can't be pulled.
 pub(super) async fn scout(client: &Client, options: &Options) -> Result<Vec<Node>, KubernetesError> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), &options.namespace);
     let mut nodes: Vec<Node> = Vec::new();
@@ -42,10 +42,10 @@ async fn find(pods: &Api<Pod>, options: &Options, nodes: &mut Vec<Node>) -> Resu
         })?;
         replace(pods, &name(number), &pod).await?;
         match placed(pods, &name(number), options).await? {
-            Place::Node(node) if nodes.iter().all(|known| known.name != node.name) => nodes.push(node),
-            Place::None(why) if nodes.is_empty() => return Err(KubernetesError::NoNodes { why }),
-            // There are no more.
-            Place::Node(_) | Place::None(_) => break,
+            Scheduling::Node(node) if nodes.iter().all(|known| known.name != node.name) => nodes.push(node),
+            Scheduling::None(why) if nodes.is_empty() => return Err(KubernetesError::NoNodes { why }),
+            // There are no more nodes.
+            Scheduling::Node(_) | Scheduling::None(_) => break,
         }
     }
     Ok(())
@@ -56,30 +56,30 @@ fn name(number: usize) -> String {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
+enum Scheduling {
     Node(Node),
     None(String),
 }
 
-/// Waits until a pod runs, or is said to have no place.
-async fn placed(pods: &Api<Pod>, name: &str, options: &Options) -> Result<Place, KubernetesError> {
+/// Waits until a pod runs, or is unschedulable.
+async fn placed(pods: &Api<Pod>, name: &str, options: &Options) -> Result<Scheduling, KubernetesError> {
     let what = format!("start the image {} in the pod {name}", options.image);
     let began = Instant::now();
     loop {
         let pod = ask(&what, pods.get(name)).await?.map_err(api(&what))?;
         match look(&pod) {
-            Seen::Ready => return Ok(Place::Node(node(&pod))),
-            Seen::Hopeless(why) => {
+            PodProgress::Ready => return Ok(Scheduling::Node(node(&pod))),
+            PodProgress::Hopeless(why) => {
                 return Err(KubernetesError::Image {
                     image: options.image.clone(),
                     node: node(&pod).name,
                     why,
                 });
             }
-            Seen::Coming => {}
+            PodProgress::Coming => {}
         }
         if let Some(why) = no_place(&pod) {
-            return Ok(Place::None(why));
+            return Ok(Scheduling::None(why));
         }
         if began.elapsed() >= LIMITS.pods {
             return Err(KubernetesError::Late {
@@ -91,7 +91,7 @@ async fn placed(pods: &Api<Pod>, name: &str, options: &Options) -> Result<Place,
     }
 }
 
-/// Where a pod is.
+/// The node of a pod.
 fn node(pod: &Pod) -> Node {
     let name = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
     let addresses = pod.status.as_ref().and_then(|status| status.host_ips.as_ref());
@@ -105,7 +105,7 @@ fn node(pod: &Pod) -> Node {
     }
 }
 
-/// What the scheduler says of a pod that it can put nowhere.
+/// The scheduler's message for an unschedulable pod.
 fn no_place(pod: &Pod) -> Option<String> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let unscheduled = conditions.iter().find(|one| {
@@ -119,7 +119,7 @@ fn no_place(pod: &Pod) -> Option<String> {
     )
 }
 
-/// Nodes that can run the image; of several architectures, each is tried.
+/// Selects nodes that can run the image; of several architectures, each is tried.
 fn selector(options: &Options) -> Value {
     let mut selector = json!({ OS: "linux" });
     if let [only] = options.pods.architectures.as_slice() {
@@ -128,7 +128,7 @@ fn selector(options: &Options) -> Value {
     selector
 }
 
-/// A server on loopback, as those of the run on nodes that are known.
+/// A server on loopback, like the run's pods on known nodes.
 fn pod(options: &Options, name: &str) -> serde_json::Result<Pod> {
     let args = ["serve", "--name", "scout", "--address", "127.0.0.1", "--tcp", "0"];
     dressed(
@@ -142,7 +142,7 @@ fn pod(options: &Options, name: &str) -> serde_json::Result<Pod> {
             "spec": {
                 "terminationGracePeriodSeconds": 0,
                 "nodeSelector": selector(options),
-                // Cases name the nodes of their pods, whom no such taint keeps away.
+                // Pods of cases name their nodes, so NoSchedule taints don't keep them off.
                 "tolerations": [{ "operator": "Exists", "effect": "NoSchedule" }],
                 "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [{
                     "topologyKey": "kubernetes.io/hostname",
@@ -168,12 +168,12 @@ mod tests {
         let runs = pod(&json!({"hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}));
         assert_eq!((node(&runs).name.as_str(), node(&runs).addresses.len()), ("n", 2));
         assert_eq!(no_place(&runs), None);
-        let said = |reason: &str| {
+        let condition = |reason: &str| {
             pod(
                 &json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": reason, "message": "0/1"}]}),
             )
         };
-        assert_eq!(no_place(&said("Unschedulable")), Some("0/1".to_owned()));
-        assert_eq!(no_place(&said("SchedulerError")), None, "it is tried again");
+        assert_eq!(no_place(&condition("Unschedulable")), Some("0/1".to_owned()));
+        assert_eq!(no_place(&condition("SchedulerError")), None, "it is tried again");
     }
 }

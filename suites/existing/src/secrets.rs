@@ -1,4 +1,4 @@
-//! Secrets by which nodes pull the image: named in all pods of a run, and made by others.
+//! Image pull Secrets: named in all pods of a run, and created by others.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
@@ -6,8 +6,8 @@ use tokio::time::{Instant, sleep};
 
 use super::{KubernetesError, LIMITS, Options, error::api, limits::ask};
 
-/// Returns when the run's namespace has all of them: a namespace of the suite's own may get them a moment after it was made. An
-/// account that is not shown Secrets can't know; pods then show whether the image can be pulled.
+/// Returns when the run's namespace has all of them: a new namespace may get them shortly after its creation. An
+/// account that may not read Secrets returns at once; then the pods show whether the image can be pulled.
 ///
 /// # Errors
 /// [`KubernetesError::NoPullSecret`].

@@ -1,5 +1,5 @@
-//! What runs in a cluster, read from its API: Kubernetes, nodes, the agents' images and their configuration. Nothing of it is
-//! needed: what the account is not shown is named, and never an error.
+//! Reads the software of a cluster from its API: Kubernetes, nodes, the agents' images and configuration. All of it
+//! is optional: what the account may not read is listed, and never an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,13 +17,13 @@ use super::{KubernetesError, error, limits::ask, pods};
 
 /// Most ConfigMaps that are read.
 const MOST_CONFIG_MAPS: usize = 16;
-/// Most bytes of the data of one that are kept; of what is larger, nothing but its hash.
+/// Most bytes of the data of one that are kept; larger data is kept as a hash.
 const MOST_BYTES: usize = 256 * 1024;
-/// What every pod is given: no configuration of an agent's.
+/// In every pod, so no configuration of an agent.
 const OF_EVERY_POD: &str = "kube-root-ca.crt";
 
-/// Reads it, of these nodes and of their agents, if it is known which pods these are; `images` are those of nodes that are
-/// containers.
+/// Reads the software of these nodes and of their agents, if their pods are known; `images` are those of nodes that
+/// are containers.
 pub(super) async fn read(
     client: &Client,
     nodes: &[Node],
@@ -32,12 +32,12 @@ pub(super) async fn read(
 ) -> Software {
     let mut found = Software::default();
     let mut not_read = Vec::new();
-    match heard(ask("read the version", client.apiserver_version()).await) {
+    match readable(ask("read the version", client.apiserver_version()).await) {
         Ok(version) => found.kubernetes = Some(version.git_version),
         Err(why) => not_read.push(format!("the version of Kubernetes: {why}")),
     }
     let all: Api<ApiNode> = Api::all(client.clone());
-    match heard(ask("list nodes", all.list(&ListParams::default())).await) {
+    match readable(ask("list nodes", all.list(&ListParams::default())).await) {
         Ok(listed) => found.nodes = of_nodes(listed.items, nodes, images),
         Err(why) => not_read.push(format!("what nodes run: {why}")),
     }
@@ -48,7 +48,7 @@ pub(super) async fn read(
     };
     let pods: Api<Pod> = Api::namespaced(client.clone(), &agent.namespace);
     let of_agents = ListParams::default().labels(&agent.selector());
-    match heard(ask("list the agents", pods.list(&of_agents)).await) {
+    match readable(ask("list the agents", pods.list(&of_agents)).await) {
         Ok(listed) => {
             let mut pods = listed.items;
             pods.retain(|pod| nodes.iter().any(|node| pods::on(pod, &node.name)));
@@ -63,8 +63,8 @@ pub(super) async fn read(
     found
 }
 
-/// What was answered, or why nothing was, in words.
-fn heard<T>(answer: Result<kube::Result<T>, KubernetesError>) -> Result<T, String> {
+/// The response, or why there is none, as text.
+fn readable<T>(answer: Result<kube::Result<T>, KubernetesError>) -> Result<T, String> {
     match answer {
         Ok(Ok(found)) => Ok(found),
         Ok(Err(refused)) => Err(error::words(&refused)),
@@ -164,8 +164,8 @@ fn shown(variable: &EnvVar) -> String {
     }
 }
 
-/// Names of the ConfigMaps that a pod mounts or takes its environment from, initial containers included: some agents take
-/// their configuration from what these leave.
+/// Names of the ConfigMaps that a pod mounts or takes its environment from, including init containers, which prepare
+/// the configuration of some agents.
 fn names(spec: &PodSpec) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for volume in spec.volumes.iter().flatten() {
@@ -205,7 +205,7 @@ async fn config_maps(client: &Client, namespace: &str, pods: &[Pod]) -> (Vec<Con
         ));
     }
     for name in names.into_iter().take(MOST_CONFIG_MAPS) {
-        match heard(ask("read a ConfigMap", api.get(&name)).await) {
+        match readable(ask("read a ConfigMap", api.get(&name)).await) {
             Ok(map) => found.push(of_config_map(namespace, &name, map)),
             Err(why) => not_read.push(format!("the ConfigMap {namespace}/{name}: {why}")),
         }

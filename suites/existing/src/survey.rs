@@ -1,4 +1,4 @@
-//! What is read of a cluster before anything is made in it.
+//! Surveys a cluster before anything is created in it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,10 +20,11 @@ use super::{
     rights,
 };
 
-/// Reads it: what it is, and why nodes of it are left out. Nothing is written: the one Service that is sent is a dry run.
+/// Reads the description of a cluster, and why nodes are left out. Nothing is written: the one Service that is sent
+/// is a dry run.
 ///
 /// # Errors
-/// It can't be reached or used; see [`KubernetesError`].
+/// The cluster can't be reached or used; see [`KubernetesError`].
 pub(super) async fn survey(
     client: &Client,
     options: &Options,
@@ -31,7 +32,7 @@ pub(super) async fn survey(
 ) -> Result<(Description, Vec<String>), KubernetesError> {
     reach(client, options).await?;
     rights::check(client, options).await?;
-    // Whoever may use one namespace may not list nodes: pods find them, when the run has the namespace.
+    // An account for one namespace may not list nodes: pods find them, when the run holds the namespace.
     let Chosen {
         nodes,
         kernel,
@@ -87,7 +88,7 @@ pub(super) async fn survey(
     Ok((description, left_out))
 }
 
-/// What pods of the run on each node give.
+/// Capabilities through pods of the run on each node.
 pub(super) fn of_nodes(options: &Options) -> BTreeSet<Capability> {
     let privileged = options.tier >= Tier::Node;
     privileged
@@ -105,7 +106,7 @@ async fn reach(client: &Client, options: &Options) -> Result<(), KubernetesError
             server,
             why: status.message.clone(),
         }),
-        // It does not show its version to everybody: who may not see it may still do the rest.
+        // Some clusters don't show their version to every account, which may still have all other permissions.
         Ok(Err(kube::Error::Api(status))) if status.code == 403 => Ok(()),
         Ok(Err(error)) => Err(KubernetesError::Unreachable {
             server,
@@ -118,13 +119,13 @@ async fn reach(client: &Client, options: &Options) -> Result<(), KubernetesError
     }
 }
 
-/// What one processor is, in the unit of [`processors`].
+/// One processor, in the unit of [`processors`].
 const PROCESSOR: u64 = 1000;
 
-/// What the weakest node that pods can be put on has for these, in thousandths of a processor: cases are put on any of them.
+/// Allocatable CPU of the weakest usable node, in thousandths of a processor: cases may run on any of them.
 ///
 /// # Errors
-/// Nodes can't be read, or there is none.
+/// Nodes can't be read, or none is usable.
 pub async fn processors(options: &Options) -> Result<u64, KubernetesError> {
     let client = options.connection.client().await?;
     let mut all = list(&client).await?;
@@ -156,13 +157,13 @@ async fn list(client: &Client) -> Result<Vec<ApiNode>, KubernetesError> {
     Ok(listed.items)
 }
 
-/// Nodes that pods can be put on, in the order of their names.
+/// Usable nodes, sorted by name.
 #[derive(Debug, Default)]
 struct Chosen {
     nodes: Vec<Node>,
-    /// What kernels they have.
+    /// Their kernels.
     kernel: String,
-    /// The others, each with its reason.
+    /// Other nodes, each with its reason.
     left_out: Vec<String>,
 }
 
@@ -202,11 +203,11 @@ fn choose(mut all: Vec<ApiNode>, architectures: &[String]) -> Result<Chosen, Kub
     })
 }
 
-/// So much of what a node says of itself is repeated.
+/// Most letters of a node's message that are shown.
 const MOST_SAID: usize = 300;
 
-/// Why a pod that names this node would not run there, or would not stay. Pods of the suite name their nodes, so of taints nothing
-/// but `NoExecute` keeps them away; but whoever has cordoned one is about to take it away.
+/// Why a pod with this node's name would not run there, or would not stay. Pods of the suite name their nodes, so of
+/// all taints only `NoExecute` keeps them off; a cordoned node is about to be removed.
 fn unusable(node: &ApiNode, architectures: &[String]) -> Option<String> {
     let label = |name: &str| node.metadata.labels.as_ref()?.get(name);
     if let Some(os) = label(OS).filter(|os| *os != "linux") {
@@ -228,7 +229,7 @@ fn unusable(node: &ApiNode, architectures: &[String]) -> Option<String> {
         .unwrap_or_default();
     let ready = conditions.iter().find(|one| one.type_ == "Ready");
     if ready.is_none_or(|one| one.status != "True") {
-        // In its own words, as kubelet says what it lacks (such as a network for pods).
+        // The kubelet's own message (such as a missing CNI plugin).
         let why = ready.and_then(|one| one.message.as_deref());
         let why: String = why.unwrap_or_default().chars().take(MOST_SAID).collect();
         let why = if why.is_empty() { why } else { format!(" ({why})") };

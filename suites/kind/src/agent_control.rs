@@ -1,4 +1,4 @@
-//! The agents of a cluster of kind, as cases use them.
+//! Agent control of a kind cluster, for cases.
 
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
@@ -12,23 +12,23 @@ use super::{
     KindError, LIMITS,
     agents::{self, Agents},
     containers::Container,
-    error::told,
+    error::cluster_error,
     places::{DebugClient, keep, node},
     placing::{self, on_node},
 };
 
-/// The agents, and where they are.
+/// The agents, and their nodes.
 #[derive(Debug)]
 pub(super) struct KindAgents {
     pub(super) nodes: Arc<Vec<Container>>,
     pub(super) client: DebugClient,
     pub(super) agents: Agents,
-    /// Whether pods have a network that is not the agents'.
+    /// Whether the agents are not the CNI plugin.
     pub(super) pods_without_agents: bool,
 }
 
 impl KindAgents {
-    /// Removes what the target keeps on a node, by its own documented way.
+    /// Removes what the target keeps on a node, by its documented clean-up.
     async fn wipe(&self, node: &Container) -> Result<(), KindError> {
         let program = self.agents.program();
         let what = format!("clean up after the agent of {}", node.name);
@@ -41,9 +41,15 @@ impl KindAgents {
             state,
         };
         let words = values.fill(&program.cleanup);
-        on_node(node, &agents::place(program), &words, &what, LIMITS.agent_cleanup)
-            .await
-            .map(drop)
+        on_node(
+            node,
+            &agents::program_path(program),
+            &words,
+            &what,
+            LIMITS.agent_cleanup,
+        )
+        .await
+        .map(drop)
     }
 }
 
@@ -65,7 +71,7 @@ impl AgentControl for KindAgents {
     async fn state(&self, name: &str) -> Result<AgentState, ClusterError> {
         let found = node(&self.nodes, name)?;
         let state = self.agents.state(&self.client.0, found).await;
-        let mut state = state.map_err(told(&format!("ask for the agent of {name}")))?;
+        let mut state = state.map_err(cluster_error(&format!("ask for the agent of {name}")))?;
         state.pid = state.pid.and_then(|pid| placing::as_on_node(found, pid));
         Ok(state)
     }
@@ -75,26 +81,31 @@ impl AgentControl for KindAgents {
             .agents
             .stop(&self.client.0, node(&self.nodes, name)?, how)
             .await;
-        done.map_err(told(&format!("stop the agent of {name}")))
+        done.map_err(cluster_error(&format!("stop the agent of {name}")))
     }
 
     async fn start(&self, name: &str, variant: Option<Variant>) -> Result<(), ClusterError> {
         let found = node(&self.nodes, name)?;
         let done = self.agents.start(&self.client.0, found, variant).await;
-        done.map_err(told(&format!("start the agent of {name}")))
+        done.map_err(cluster_error(&format!("start the agent of {name}")))
     }
 
     async fn set_api_endpoint(&self, name: &str, endpoint: Option<&ApiEndpoint>) -> Result<(), ClusterError> {
         let found = node(&self.nodes, name)?;
         let documented = &self.agents.program().api;
         let further = endpoint.is_some_and(|endpoint| !endpoint.further.is_empty());
-        if endpoint.is_some() && (!self.agents.can_be_led() || further && documented.further.is_none()) {
-            return Err(ClusterError::unsupported(
-                "tell its agents to reach the API in that way",
-            ));
+        if endpoint.is_some()
+            && (!self.agents.supports_api_endpoint() || further && documented.further.is_none())
+        {
+            return Err(ClusterError::unsupported("set this API endpoint for its agents"));
         }
-        let done = self.agents.lead(&self.client.0, found, endpoint).await;
-        done.map_err(told(&format!("tell the agent of {name} how to reach the API")))
+        let done = self
+            .agents
+            .set_api_endpoint(&self.client.0, found, endpoint)
+            .await;
+        done.map_err(cluster_error(&format!(
+            "set the API endpoint of the agent of {name}"
+        )))
     }
 
     async fn clean_up(&self, name: &str) -> Result<(), ClusterError> {
@@ -106,15 +117,15 @@ impl AgentControl for KindAgents {
                 why: "it runs; stop it first".to_owned(),
             });
         }
-        self.wipe(found).await.map_err(told(&what))
+        self.wipe(found).await.map_err(cluster_error(&what))
     }
 
-    /// What they have said.
+    /// The agents' logs.
     async fn evidence(&self, folder: &Path) -> Result<(), ClusterError> {
         for node in self.nodes.iter() {
-            let said = self.agents.log(&self.client.0, &node.name).await;
-            let said = said.unwrap_or_else(|error| format!("{error}\n"));
-            keep(&folder.join(format!("agent-{}.log", node.name)), &said)?;
+            let log = self.agents.log(&self.client.0, &node.name).await;
+            let log = log.unwrap_or_else(|error| format!("{error}\n"));
+            keep(&folder.join(format!("agent-{}.log", node.name)), &log)?;
         }
         Ok(())
     }

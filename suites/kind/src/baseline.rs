@@ -1,4 +1,4 @@
-//! What nodes have before their agents are installed: programs, pins and rules of their runtime and network.
+//! State of nodes before their agents are installed: programs, pins and rules of container runtime and CNI plugin.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -6,13 +6,13 @@ use kube::Client;
 
 use super::{KindError, LIMITS, PROGRAMS, PodNetwork, agents, containers::Container, placing, state::Folder};
 
-/// The file with it, for other processes.
+/// File in the cluster's folder.
 const FILE: &str = "baseline.json";
 
-/// Of each node by its name, how many there are of each kind.
+/// Counts by kind, for each node.
 pub(super) type Baseline = BTreeMap<String, BTreeMap<String, usize>>;
 
-/// Looks at a new cluster, when the network that kind installs is complete: what that makes is none of the agents'.
+/// Records the state of a new cluster when kind's CNI plugin is complete, whose objects are not the agents'.
 pub(super) async fn note(
     client: &Client,
     folder: &Folder,
@@ -25,12 +25,12 @@ pub(super) async fn note(
     folder.put(FILE, &look(nodes).await?)
 }
 
-/// What was noted, if the cluster was looked at.
+/// The recorded state, if there is one.
 pub(super) fn read(folder: &Folder) -> Result<Option<Baseline>, KindError> {
     folder.read(FILE)
 }
 
-/// Looks at all nodes, as cases do later: by `plumbline node remains`, which is on them.
+/// Counts on all nodes, by the same `plumbline node remains` that cases use.
 async fn look(nodes: &[Container]) -> Result<Baseline, KindError> {
     let mut all = Baseline::new();
     for node in nodes {
@@ -40,10 +40,10 @@ async fn look(nodes: &[Container]) -> Result<Baseline, KindError> {
         let arguments: Vec<String> = arguments
             .chain([node.cgroup_root.to_string_lossy().into_owned()])
             .collect();
-        let said = placing::on_node(node, &program, &arguments, &what, LIMITS.count).await?;
-        let counts = serde_json::from_str(&said).map_err(|error| KindError::Unexpected {
+        let output = placing::on_node(node, &program, &arguments, &what, LIMITS.count).await?;
+        let counts = serde_json::from_str(&output).map_err(|error| KindError::Unexpected {
             what,
-            why: format!("it said {said:?}: {error}"),
+            why: format!("it said {output:?}: {error}"),
         })?;
         all.insert(node.name.clone(), counts);
     }
@@ -61,11 +61,11 @@ mod tests {
     use tokio::time::sleep;
 
     use super::{
-        super::served::{Served, typed},
+        super::test_api::{TestApi, typed},
         *,
     };
 
-    /// So often a wait has looked that goes on.
+    /// Number of checks after which the wait continues.
     const LOOKS: u32 = 5;
 
     async fn unready(client: &Client) -> Api<Node> {
@@ -88,14 +88,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_new_cluster_is_looked_at_when_the_network_that_kind_installs_is_complete() {
-        let served = Served::start().await;
-        let nodes = unready(&served.client).await;
+        let test_api = TestApi::start().await;
+        let nodes = unready(&test_api.client).await;
         let noting = {
-            let (client, folder) = (served.client.clone(), served.folder.clone());
+            let (client, folder) = (test_api.client.clone(), test_api.folder.clone());
             tokio::spawn(async move { note(&client, &folder, &[], PodNetwork::Kind).await })
         };
         sleep(LIMITS.look * LOOKS).await;
-        assert_eq!(read(&served.folder).expect("no file"), None);
+        assert_eq!(read(&test_api.folder).expect("no file"), None);
         ready(&nodes, "True").await;
         sleep(LIMITS.look * LOOKS).await;
         assert!(!noting.is_finished(), "pods are still kept away");
@@ -103,15 +103,15 @@ mod tests {
         let done = nodes.patch("n1", &PatchParams::default(), &free).await;
         done.expect("a node without taints");
         noting.await.expect("a task").expect("a note");
-        assert_eq!(read(&served.folder).expect("a file"), Some(Baseline::new()));
+        assert_eq!(read(&test_api.folder).expect("a file"), Some(Baseline::new()));
     }
 
     #[tokio::test]
     async fn a_network_that_is_the_agents_is_not_waited_for() {
-        let served = Served::start().await;
-        unready(&served.client).await;
-        let noted = note(&served.client, &served.folder, &[], PodNetwork::Agent).await;
+        let test_api = TestApi::start().await;
+        unready(&test_api.client).await;
+        let noted = note(&test_api.client, &test_api.folder, &[], PodNetwork::Agent).await;
         noted.expect("a note");
-        assert!(read(&served.folder).expect("a file").is_some());
+        assert!(read(&test_api.folder).expect("a file").is_some());
     }
 }

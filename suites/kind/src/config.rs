@@ -1,4 +1,4 @@
-//! What a cluster is made from, and the configuration that kind is given for it.
+//! Settings of a cluster, and kind's configuration file.
 
 use std::fmt::Write as _;
 
@@ -6,71 +6,71 @@ use lab::IpFamilies;
 
 use super::KindError;
 
-/// The label by which kind finds the containers of a cluster; its value is the cluster's name.
+/// Label of a cluster's containers; its value is the cluster's name.
 pub(super) const CLUSTER_LABEL: &str = "io.x-k8s.kind.cluster";
 
-/// What is done with a cluster of this name that is there.
+/// What happens with an existing cluster of this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
-    /// It is an error.
+    /// The run fails.
     Refuse,
-    /// It is used: its images and its agent become those of this run.
+    /// The run uses it, with its own images and agent.
     Use,
 }
 
 /// Settings of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KindConfig {
-    /// Its name, as [`check_name`](lab::check_name) has it.
+    /// Name of the cluster, valid for [`check_name`](lab::check_name).
     pub name: String,
-    /// Nodes, the control plane's among them.
+    /// Number of nodes, including the control plane's.
     pub nodes: u8,
     /// Families of pods, Services and nodes.
     pub families: IpFamilies,
-    /// Image of the nodes; kind's own choice without one.
+    /// Image of the nodes; kind's default without one.
     pub image: Option<String>,
-    /// What is under test.
+    /// The target.
     pub target: KindTarget,
-    /// Who gives pods their network.
+    /// CNI plugin.
     pub pod_network: PodNetwork,
-    /// API servers: one, or two that advertise the address of a balancer in front of both; `None`: as many as a cluster has
-    /// that is used again.
+    /// Number of API servers: one, or two that advertise the address of a balancer in front of both. `None`: as many
+    /// as a reused cluster has.
     pub api_servers: Option<u8>,
 }
 
-/// Who gives pods their network.
+/// CNI plugin of a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PodNetwork {
-    /// What kind installs.
+    /// kind's own.
     #[default]
     Kind,
-    /// The reference agent, by its option `--pod-network`: there is no other CNI.
+    /// The reference agent with its option `--pod-network`; no other CNI plugin is installed.
     Agent,
 }
 
-/// What can be under test on kind.
+/// Targets that run on kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KindTarget {
-    /// The reference agent, by its DaemonSet; there is no kube-proxy.
+    /// The reference agent as a DaemonSet; without kube-proxy.
     Reference,
-    /// The cluster's own kube-proxy, in its iptables mode.
+    /// kube-proxy of the cluster, in iptables mode.
     KubeProxyIptables,
-    /// The same, in its nftables mode.
+    /// kube-proxy of the cluster, in nftables mode.
     KubeProxyNftables,
 }
 
 impl KindTarget {
-    /// All of them, by the names of `suites/targets`.
+    /// All targets, by their names in `suites/targets`.
     pub const ALL: [(&str, Self); 3] = [
         ("reference", Self::Reference),
         ("kube-proxy-iptables", Self::KubeProxyIptables),
         ("kube-proxy-nftables", Self::KubeProxyNftables),
     ];
 
-    /// One by its name.
+    /// A target by its name.
     ///
     /// # Errors
-    /// It is none that can be deployed on kind.
+    /// The target can't be deployed on kind.
     pub fn find(name: &str) -> Result<Self, KindError> {
         let found = Self::ALL.iter().find(|(known, _)| *known == name);
         found.map(|(_, target)| *target).ok_or_else(|| KindError::Target {
@@ -97,10 +97,10 @@ impl KindTarget {
 }
 
 impl KindConfig {
-    /// Whether what is told can be had together.
+    /// Checks that the settings are compatible.
     ///
     /// # Errors
-    /// Two API servers on one node; a target that the image's Kubernetes does not have.
+    /// Two API servers on one node; a target that the image's Kubernetes lacks.
     pub(super) fn check(&self, existing: Existing) -> Result<(), KindError> {
         let image = self.image.as_deref().filter(|_| existing == Existing::Refuse);
         if let Some((image, found)) = image.and_then(|image| Some((image, minor(image)?))) {
@@ -115,7 +115,7 @@ impl KindConfig {
         }
     }
 
-    /// Whether a version of Kubernetes, which something has, knows the target.
+    /// Checks that a version of Kubernetes, found in `of`, has the target.
     pub(super) fn expect_known(&self, of: &str, found: (u32, u32)) -> Result<(), KindError> {
         if self.target != KindTarget::KubeProxyNftables || found >= NFTABLES {
             return Ok(());
@@ -148,7 +148,7 @@ impl KindConfig {
         text += "nodes:\n";
         for number in 0..self.nodes {
             let role = if number == 0 { "control-plane" } else { "worker" };
-            // Writing into a text does not fail.
+            // Writing into a String does not fail.
             let _ = writeln!(text, "- role: {role}");
             if let Some(image) = &self.image {
                 let _ = writeln!(text, "  image: {image}");
@@ -158,10 +158,10 @@ impl KindConfig {
     }
 }
 
-/// The first version whose kube-proxy knows the mode by itself (KEP-3866: beta).
+/// The first version of kube-proxy with the mode enabled (KEP-3866: beta).
 const NFTABLES: (u32, u32) = (1, 31);
 
-/// The version of Kubernetes that the tag of a node image tells, if it tells one.
+/// The version of Kubernetes in the tag of a node image, if it has one.
 fn minor(image: &str) -> Option<(u32, u32)> {
     let tag = image.split('@').next()?.rsplit_once(":v")?.1;
     let mut numbers = tag.split('.').map(str::parse);

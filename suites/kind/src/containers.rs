@@ -1,4 +1,4 @@
-//! The containers that are nodes of a cluster, and where their file systems and namespaces are on this host.
+//! The containers that are nodes of a cluster, and their file systems and namespaces on this host.
 
 use std::{
     fs::{self, File},
@@ -16,14 +16,14 @@ use super::{
     tools::{self, Tools},
 };
 
-/// A node of a cluster, as a container of this host.
+/// A node of a cluster, which is a container on this host.
 #[derive(Clone, Debug)]
 pub(super) struct Container {
-    /// Its name, which is the node's in the API.
+    /// Name of the container, and of the node in the API.
     pub(super) name: String,
     /// Its image, with the digest on this machine.
     pub(super) image: String,
-    /// Whether the API server runs on it.
+    /// Whether it runs the first API server.
     pub(super) is_control_plane: bool,
     /// Its first process, as this host sees it.
     pub(super) pid: u32,
@@ -33,9 +33,9 @@ pub(super) struct Container {
     pub(super) addresses: Vec<IpAddr>,
     /// Its cgroup v2 root, as this host sees it.
     pub(super) cgroup: PathBuf,
-    /// The same as processes on it see it.
+    /// The same path, as processes on the node see it.
     pub(super) cgroup_root: PathBuf,
-    /// Its bpf file system, as processes on it see it.
+    /// Its bpf file system, as processes on the node see it.
     pub(super) bpffs: PathBuf,
 }
 
@@ -46,20 +46,20 @@ impl Container {
         root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// One of its namespaces: `net`, `mnt`, `pid` …
+    /// A namespace of the node: `net`, `mnt`, `pid` …
     pub(super) fn namespace(&self, kind: &str) -> Result<File, KindError> {
         let path = format!("/proc/{}/ns/{kind}", self.pid);
         File::open(&path).map_err(io_error(format!("open {path} of the node {}", self.name)))
     }
 }
 
-/// Lets nodes send every refusal that is an ICMP error, as those of a lab do.
+/// Removes the rate limit of ICMP errors on nodes, so that every refusal is sent, as in a lab.
 pub(super) fn disable_icmp_rate_limit(nodes: &[Container]) -> Result<(), KindError> {
     for node in nodes {
         let net = NetNs::of(node.namespace("net")?);
         let set = || {
             for (name, value) in [EVERY_REFUSAL_IPV4, EVERY_REFUSAL_IPV6] {
-                // Shows the namespace of the thread that looks. A kernel may have no IPv6.
+                // procfs shows the namespace of the reading thread. The kernel may lack IPv6.
                 let file = Path::new("/proc/sys/net").join(name);
                 if file.exists() {
                     fs::write(file, value)?;
@@ -73,8 +73,8 @@ pub(super) fn disable_icmp_rate_limit(nodes: &[Container]) -> Result<(), KindErr
     Ok(())
 }
 
-/// Fails if there is a cluster of this name, whosever it is: kind would refuse to make another, and what is undone then is what
-/// was there.
+/// Fails if a cluster of this name exists: kind would refuse to create another, and the clean-up would then remove
+/// the existing one.
 pub(super) async fn expect_none(tools: &Tools, cluster: &str) -> Result<(), KindError> {
     if exist(tools, cluster).await? {
         return Err(KindError::Taken {
@@ -84,12 +84,12 @@ pub(super) async fn expect_none(tools: &Tools, cluster: &str) -> Result<(), Kind
     Ok(())
 }
 
-/// Whether there are nodes of a cluster, whether they run or are stopped, as after their host has started again.
+/// Whether a cluster has nodes, running or stopped, as after a restart of the host.
 pub(super) async fn exist(tools: &Tools, cluster: &str) -> Result<bool, KindError> {
     Ok(!list(tools, cluster, &["--all"]).await?.trim().is_empty())
 }
 
-/// The nodes of a cluster in the order of their names; an error if there are none, or some are stopped.
+/// The nodes of a cluster, sorted by name; an error if there are none, or some are stopped.
 pub(super) async fn nodes(tools: &Tools, cluster: &str) -> Result<Vec<Container>, KindError> {
     let mut nodes = Vec::new();
     for inspected in running(tools, cluster).await? {
@@ -100,17 +100,17 @@ pub(super) async fn nodes(tools: &Tools, cluster: &str) -> Result<Vec<Container>
     Ok(nodes)
 }
 
-/// The Docker network of nodes, in which there is also what is beside them.
+/// The Docker network of the nodes, and of containers beside them.
 pub(super) fn network(nodes: &[Container]) -> String {
     let first = nodes.first().map(|node| node.network.clone());
     first.unwrap_or_else(tools::network)
 }
 
-/// Mounts a bpffs on a node that has none: kind's own image brings none, since systemd leaves that to the host where it runs in
-/// a container. One that is there stays, wherever it is.
+/// Mounts a bpffs on a node without one: kind's image has none, since systemd leaves that to the host in containers.
+/// An existing one stays, at any path.
 async fn expect_bpffs(tools: &Tools, node: &Inspected) -> Result<(), KindError> {
     let mounts = fs::read_to_string(format!("/proc/{}/mountinfo", node.pid())).unwrap_or_default();
-    // Whose mounts can't be read says `locate`.
+    // `locate` reports nodes whose mounts can't be read.
     if mounts.is_empty() || mount(&mounts, "bpf").is_some() {
         return Ok(());
     }
@@ -120,7 +120,7 @@ async fn expect_bpffs(tools: &Tools, node: &Inspected) -> Result<(), KindError> 
     tools.docker(&what, mount).await.map(drop)
 }
 
-/// What Docker says of the nodes of a cluster, all of which run.
+/// The output of Docker for the nodes of a cluster; an error if one is stopped.
 async fn running(tools: &Tools, cluster: &str) -> Result<Vec<Inspected>, KindError> {
     let what = format!("list the nodes of {cluster}");
     let listed = list(tools, cluster, &["--all"]).await?;
@@ -200,7 +200,7 @@ fn locate(inspected: &Inspected) -> Result<Container, KindError> {
     })
 }
 
-/// A mount: what of its file system is its root, and where it is.
+/// A mount: the root within its file system, and the mount point.
 #[derive(Debug, PartialEq, Eq)]
 struct Mount {
     root: PathBuf,

@@ -1,4 +1,4 @@
-//! The API servers of a cluster of kind, as cases use them.
+//! The API servers of a kind cluster, for cases.
 
 use std::{
     collections::BTreeSet,
@@ -18,15 +18,15 @@ use super::{
     state::Folder,
 };
 
-/// So many answers in a row show that nothing is sent any more to one that is stopped.
+/// Number of consecutive responses that prove that no connection goes to a stopped server any more.
 const ANSWERS: u32 = 5;
 
-/// The API servers, and what makes faults of them.
+/// The API servers, and the settings of their faults.
 #[derive(Debug)]
 pub(super) struct KindControlPlane {
     pub(super) client: DebugClient,
     pub(super) api: ApiServers,
-    /// Whether policies can keep API servers from something: Kubernetes 1.30 or later.
+    /// Whether admission policies are supported: Kubernetes 1.30 or later.
     pub(super) knows_policies: bool,
     pub(super) folder: Folder,
     /// The program `plumbline` of this host.
@@ -34,8 +34,8 @@ pub(super) struct KindControlPlane {
 }
 
 impl KindControlPlane {
-    /// Connections of the administrator end with the API server that is stopped, a moment after it, and when answers go wrong:
-    /// waits until the others have answered several times in a row, where there are others, and not for long.
+    /// The administrator's connections close shortly after their API server, and when response faults begin. Waits
+    /// for several consecutive responses of the other servers, if there are any, for a limited time.
     async fn is_answered_again(&self) {
         let (begin, mut answers) = (Instant::now(), 0);
         while answers < ANSWERS && begin.elapsed() < LIMITS.request {
@@ -72,7 +72,7 @@ impl ControlPlaneFaults for KindControlPlane {
 
     async fn begin(&self, fault: &ApiFault, lasts: Duration) -> Result<FaultLease, ClusterError> {
         let lease = api::begin(&self.plumbline, &self.folder, fault, lasts).await?;
-        // The balancer cuts connections when requests begin to pass through proxies.
+        // The balancer closes connections when requests begin to pass through proxies.
         if matches!(fault, ApiFault::Down { .. } | ApiFault::Answers { .. }) {
             self.is_answered_again().await;
         }

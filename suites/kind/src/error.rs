@@ -1,13 +1,13 @@
-//! Why a kind cluster could not be had. Messages are whole, as those of the embedded lab.
+//! Why a kind cluster could not be made or used. Messages are complete, as those of the lab.
 
 use std::{io, time::Duration};
 
 use cluster::ClusterError;
 
-/// One cause each.
+/// One variant for each cause.
 #[derive(Debug, thiserror::Error)]
 pub enum KindError {
-    /// A program is not there.
+    /// A program does not exist.
     #[error("there is no {program} on the PATH; {remedy}")]
     NoProgram {
         /// Its name.
@@ -15,15 +15,15 @@ pub enum KindError {
         /// How to get it.
         remedy: &'static str,
     },
-    /// Docker is there, and nobody answers.
+    /// The Docker daemon does not answer.
     #[error(
         "the Docker daemon does not answer: {why}. Start it (systemctl start docker), or set DOCKER_HOST"
     )]
     NoDaemon {
-        /// What the client said.
+        /// The docker client's message.
         why: String,
     },
-    /// Kind is told to make nodes of other containers.
+    /// kind is configured for another container runtime.
     #[error(
         "KIND_EXPERIMENTAL_PROVIDER should be docker or not set, and is {found:?}: nodes, and what is beside them, are reached \
          through Docker"
@@ -32,7 +32,7 @@ pub enum KindError {
         /// Its value.
         found: String,
     },
-    /// Nodes are another machine's processes.
+    /// The nodes' processes are on another machine.
     #[error(
         "the node {node} does not run on this host: {why}. Docker must be this host's own, as processes are started in \
          the namespaces of nodes and pods; with Docker in a virtual machine, run this there"
@@ -40,7 +40,7 @@ pub enum KindError {
     Elsewhere {
         /// The node.
         node: String,
-        /// What was looked for.
+        /// What was missing.
         why: String,
     },
     /// A node lacks a file system.
@@ -50,43 +50,43 @@ pub enum KindError {
         node: String,
         /// `cgroup2` or `bpf`.
         file_system: &'static str,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
-    /// Only root enters namespaces.
+    /// Entering namespaces needs root.
     #[error(
         "processes are started in the namespaces of nodes and pods, which needs root; start it with sudo"
     )]
     NotRoot,
-    /// Not the name of a cluster.
+    /// An invalid cluster name.
     #[error(
         "{found:?} can't be a cluster's name; expected 1 to 32 of a-z, 0-9 and '-', with no '-' at either end"
     )]
     Name {
-        /// What was given.
+        /// The invalid value.
         found: String,
     },
-    /// Nodes have no network of pods.
+    /// Nodes are not Ready, so they have no CNI plugin.
     #[error("these nodes are not Ready within {limit:?}, so pods have no network there: {nodes}")]
     NodesNotReady {
-        /// Each with what it says of itself.
+        /// The nodes with their messages.
         nodes: String,
         /// How long was waited.
         limit: Duration,
     },
-    /// Somebody uses it.
+    /// Another run uses the cluster.
     #[error("the kind cluster {name:?} is in use by another run; wait for its end, or choose another name")]
     Held {
         /// Its name.
         name: String,
     },
-    /// Its API can't be used.
+    /// The API can't be used.
     #[error(transparent)]
     Kubernetes(#[from] existing::KubernetesError),
-    /// The target can't be had.
+    /// The target can't be used.
     #[error(transparent)]
     Undefined(#[from] cluster::target::TargetError),
-    /// No cluster of this name.
+    /// No cluster has this name.
     #[error(
         "there is no kind cluster {name:?}; `kind get clusters` lists them, and without --reuse one is made"
     )]
@@ -94,7 +94,7 @@ pub enum KindError {
         /// Its name.
         name: String,
     },
-    /// Not all of its nodes run, as after its host has started again.
+    /// Some nodes are stopped, as after a restart of the host.
     #[error(
         "all nodes of the kind cluster {name:?} should run, and some are stopped: `docker start {}` starts them, and `kind delete \
          cluster --name {name}` removes the cluster, which stays as it is until then",
@@ -106,7 +106,7 @@ pub enum KindError {
         /// Names of the containers.
         nodes: Vec<String>,
     },
-    /// Somebody has made one of this name.
+    /// Another process has made a cluster of this name.
     #[error(
         "there is a kind cluster {name:?} already, which stays as it is; `--reuse {name}` uses it, and `kind delete cluster --name \
          {name}` removes it"
@@ -115,28 +115,28 @@ pub enum KindError {
         /// Its name.
         name: String,
     },
-    /// Of no run.
+    /// No run has made the cluster.
     #[error(
         "no run has made or used a kind cluster {name:?} on this host, so none has left anything in it; expected one that was \
          kept: {}",
         listed(kept)
     )]
-    Nobodys {
-        /// What was given.
+    NotKept {
+        /// The given name.
         name: String,
-        /// Those that were kept.
+        /// Names of the kept clusters.
         kept: Vec<String>,
     },
-    /// Its run was killed, and it is for nobody.
+    /// The run of the cluster was killed, and nothing uses it.
     #[error(
-        "the run that made the kind cluster {name:?} was killed, and nobody keeps it: the next run removes it, as \
+        "the run that made the kind cluster {name:?} was killed, and it is not kept: the next run removes it, as \
          `plumbline cleanup --kind {name}` does"
     )]
     Left {
         /// Its name.
         name: String,
     },
-    /// Nobody has brought it up whole.
+    /// The start of the cluster was interrupted.
     #[error(
         "the kind cluster {name:?} was never brought up whole: a run had failed, or was killed, before it was. \
          Nothing is known to be undone; `plumbline run --provider kind --reuse {name}` brings it up, `kind delete cluster \
@@ -146,7 +146,7 @@ pub enum KindError {
         /// Its name.
         name: String,
     },
-    /// A program that goes into an image has to bring everything along.
+    /// A program for an image is not static.
     #[error(
         "{program} is not static, and its image is made of nothing else: run the suite by `cargo xtask e2e --provider kind`, \
          or the programs that `cargo xtask dist` builds"
@@ -155,7 +155,7 @@ pub enum KindError {
         /// Path of the program.
         program: String,
     },
-    /// Images could not be put where they are to run.
+    /// An image could not be loaded.
     #[error(
         "{place} did not take the image {image}, so nothing of it can run there: {error}. Expected room for it and its archive: \
          `{look}` shows what there is"
@@ -163,22 +163,22 @@ pub enum KindError {
     NotLoaded {
         /// Its name.
         image: String,
-        /// Where it was to go.
+        /// Where it was to be loaded.
         place: String,
-        /// The command that shows the space there.
+        /// A command that shows the free space there.
         look: String,
-        /// What came of it.
+        /// The cause.
         error: Box<Self>,
     },
-    /// A target that is not deployed on kind.
+    /// The target is not deployable on kind.
     #[error("the target {target:?} can't be deployed on kind; expected {expected}")]
     Target {
         /// Its name.
         target: String,
-        /// Those that can.
+        /// The deployable targets.
         expected: String,
     },
-    /// Somebody else made it, for something else.
+    /// An existing cluster has another kube-proxy than the target needs.
     #[error(
         "the kind cluster {name:?} has {found}, and {expected} is to be tested: make one for it by leaving out --reuse"
     )]
@@ -187,10 +187,10 @@ pub enum KindError {
         name: String,
         /// Its kube-proxy.
         found: String,
-        /// What is under test.
+        /// The target.
         expected: &'static str,
     },
-    /// Somebody else gives addresses to load balancers.
+    /// Another controller assigns addresses to load balancers.
     #[error(
         "the kind cluster {name:?} has a load balancer controller: its Service {service} has {addresses}, which no run has \
          given. Expected none, as runs give addresses of their own: end it (cloud-provider-kind, MetalLB …) and delete that \
@@ -199,19 +199,19 @@ pub enum KindError {
     Balanced {
         /// Its name.
         name: String,
-        /// A Service of it.
+        /// A Service with such addresses.
         service: String,
-        /// What that has.
+        /// Its addresses.
         addresses: String,
     },
-    /// The agents of some nodes do not run.
+    /// The agents of some nodes are not ready.
     #[error("the agents of {nodes} are not ready within {limit:?}: {why}")]
     NoAgents {
         /// Names of the nodes.
         nodes: String,
         /// How long was waited.
         limit: Duration,
-        /// What the pods say.
+        /// Messages of the pods.
         why: String,
     },
     /// Two API servers need two nodes.
@@ -222,7 +222,7 @@ pub enum KindError {
     Alone {
         /// Its name.
         name: String,
-        /// How many it has, or was to have.
+        /// Number of nodes, existing or configured.
         nodes: usize,
     },
     /// The target needs a newer Kubernetes.
@@ -233,14 +233,14 @@ pub enum KindError {
     TooOld {
         /// Its name.
         target: &'static str,
-        /// The first minor version.
+        /// The first supported minor version.
         needs: &'static str,
         /// The image of nodes, or the cluster.
         of: String,
         /// Its minor version.
         found: String,
     },
-    /// It has more control planes than kubeadm's first.
+    /// The cluster has more control planes than kubeadm's first.
     #[error(
         "the kind cluster {name:?} has the control planes {}, and one is expected: a second API server is made on a worker. Make a \
          cluster by leaving out --reuse",
@@ -255,40 +255,40 @@ pub enum KindError {
     /// A command failed.
     #[error("failed to {what}: `{command}` {why}")]
     Command {
-        /// What it was for.
+        /// The operation.
         what: String,
         /// The command.
         command: String,
-        /// How it ended, and the end of what it said.
+        /// Exit status and end of its output.
         why: String,
     },
-    /// The API server did not take something.
+    /// The API server refused a request.
     #[error("failed to {what}: {error}")]
     Api {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// Its answer.
+        /// The API server's error.
         error: Box<kube::Error>,
     },
-    /// Something that was read is not what it should be.
+    /// Something has an unexpected state.
     #[error("failed to {what}: {why}")]
     Unexpected {
-        /// What was tried.
+        /// The operation.
         what: String,
         /// What was found.
         why: String,
     },
-    /// Any other call failed.
+    /// Another system call failed.
     #[error("failed to {what}: {error}")]
     Io {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// What came of it.
+        /// The cause.
         error: io::Error,
     },
 }
 
-/// Names or addresses, for people.
+/// Names or addresses, for messages.
 pub(super) fn listed<T: ToString>(all: &[T]) -> String {
     if all.is_empty() {
         return "none".to_owned();
@@ -297,13 +297,13 @@ pub(super) fn listed<T: ToString>(all: &[T]) -> String {
     all.join(", ")
 }
 
-/// For `map_err`: what was tried, as the fragment that completes "failed to …".
+/// For `map_err`: the operation, which completes "failed to …".
 pub(super) fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> KindError {
     let what = what.into();
     move |error| KindError::Io { what, error }
 }
 
-/// The same for what the API server answers.
+/// As [`io_error`], for responses of the API server.
 pub(super) fn api_error(what: impl Into<String>) -> impl FnOnce(kube::Error) -> KindError {
     let what = what.into();
     move |error| KindError::Api {
@@ -312,8 +312,8 @@ pub(super) fn api_error(what: impl Into<String>) -> impl FnOnce(kube::Error) -> 
     }
 }
 
-/// For `map_err`: what was tried, as a case sees it.
-pub(super) fn told(what: &str) -> impl FnOnce(KindError) -> ClusterError {
+/// For `map_err`: the operation, as a case names it.
+pub(super) fn cluster_error(what: &str) -> impl FnOnce(KindError) -> ClusterError {
     move |error| ClusterError::Failed {
         what: what.to_owned(),
         why: error.to_string(),

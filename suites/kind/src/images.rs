@@ -1,4 +1,4 @@
-//! Images of our own programs on nodes, and in Docker for what is beside them.
+//! Images of the project's programs on nodes, and in Docker for containers beside the nodes.
 
 use std::{fs, io::Write as _, path::Path};
 
@@ -7,19 +7,19 @@ use tempfile::NamedTempFile;
 
 use super::{KindError, containers::Container, error::io_error, tools::Tools};
 
-/// An image in a file, which goes with the value.
+/// An image in a temporary file, which is deleted with the value.
 #[derive(Debug)]
 pub(super) struct Archive {
-    /// Its name. The tag is its content: who has it needs nothing.
+    /// Its name. The tag is derived from the content, so an existing image needs no new load.
     pub(super) name: String,
     file: NamedTempFile,
 }
 
-/// Digits of an image's id that are its tag, as Docker shows ids.
+/// Digits of an image's id in its tag, as Docker shows ids.
 const TAG: usize = 12;
 
 impl Archive {
-    /// Makes an image of a program.
+    /// Builds an image of a program.
     pub(super) fn make(image: &Image, program: &Path) -> Result<Self, KindError> {
         let bytes = fs::read(program).map_err(io_error(format!("read {}", program.display())))?;
         let unmade = |error| match error {
@@ -42,7 +42,7 @@ impl Archive {
         Ok(Self { name, file })
     }
 
-    /// Gives it to Docker.
+    /// Loads it into Docker.
     pub(super) async fn load_into_docker(&self, tools: &Tools) -> Result<(), KindError> {
         let place = "Docker";
         let arguments = [
@@ -57,7 +57,7 @@ impl Archive {
             .map_err(|error| self.not_loaded(place, "docker system df", error))
     }
 
-    /// Gives it to the nodes of a cluster, unless all of them have it.
+    /// Loads it into the nodes of a cluster, unless all of them have it.
     pub(super) async fn load_into_nodes(
         &self,
         tools: &Tools,
@@ -122,7 +122,7 @@ mod tests {
         user: "65532:65532",
     };
 
-    /// Docker, unless there is none: then the test is on record as skipped.
+    /// Docker, if it runs; otherwise the test is reported as skipped.
     async fn docker() -> Option<Tools> {
         let found = Tools::find().await;
         if let Err(error) = &found {
@@ -197,9 +197,9 @@ mod tests {
             (nodes, "docker exec c-control-plane df -h /var"),
             (beside, "docker system df"),
         ] {
-            let said = done.expect_err("it fails").to_string();
+            let message = done.expect_err("it fails").to_string();
             for part in [&archive.name, "no space left on device", look] {
-                assert!(said.contains(part), "{part:?} is not in {said}");
+                assert!(message.contains(part), "{part:?} is not in {message}");
             }
         }
     }

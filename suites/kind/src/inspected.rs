@@ -1,4 +1,4 @@
-//! What Docker says of the containers of a cluster: which are its nodes, and what they are.
+//! The output of `docker inspect` for the containers of a cluster: which are its nodes, and their properties.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -6,11 +6,11 @@ use serde::Deserialize;
 
 use super::KindError;
 
-/// The label that says what a node is for; its value for control planes.
+/// The label with the role of a node; its value for control planes.
 const ROLE_LABEL: &str = "io.x-k8s.kind.role";
 const CONTROL_PLANE: &str = "control-plane";
 
-/// What `docker inspect` says of a container, as far as it is used.
+/// Output of `docker inspect` for a container, with the fields in use.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Inspected {
@@ -34,7 +34,7 @@ struct State {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Config {
-    /// Its image, as it was asked for.
+    /// Its image, as configured.
     #[serde(default)]
     image: String,
     labels: BTreeMap<String, String>,
@@ -54,13 +54,13 @@ struct Network {
     ipv6: String,
 }
 
-/// Those of the containers that are nodes.
+/// Parses the output, and keeps the containers that are nodes.
 pub(super) fn parse(text: &str) -> Result<Vec<Inspected>, KindError> {
     let mut all: Vec<Inspected> = serde_json::from_str(text).map_err(|error| KindError::Unexpected {
         what: "read what docker inspect says".to_owned(),
         why: error.to_string(),
     })?;
-    // A load balancer in front of several control planes is no node.
+    // kind's load balancer in front of several control planes is no node.
     all.retain(|one| {
         matches!(
             one.config.labels.get(ROLE_LABEL).map(String::as_str),
@@ -70,7 +70,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Inspected>, KindError> {
     Ok(all)
 }
 
-/// What is made of API servers, and goes wrong with them, is on the node of the only one that kubeadm has made.
+/// Faults of API servers are implemented for a single control plane made by kubeadm.
 pub(super) fn expect_one_control_plane(cluster: &str, nodes: &[Inspected]) -> Result<(), KindError> {
     let nodes = names(nodes, Inspected::is_control_plane);
     if nodes.len() < 2 {
@@ -82,7 +82,7 @@ pub(super) fn expect_one_control_plane(cluster: &str, nodes: &[Inspected]) -> Re
     })
 }
 
-/// Those of some nodes, in order.
+/// Names of the matching nodes, sorted.
 pub(super) fn names(nodes: &[Inspected], are_meant: impl Fn(&Inspected) -> bool) -> Vec<String> {
     let meant = nodes.iter().filter(|one| are_meant(one));
     let mut names: Vec<String> = meant.map(|one| one.name().to_owned()).collect();
@@ -91,17 +91,16 @@ pub(super) fn names(nodes: &[Inspected], are_meant: impl Fn(&Inspected) -> bool)
 }
 
 impl Inspected {
-    /// Its name, which is the node's in the API.
+    /// Name of the container, and of the node in the API.
     pub(super) fn name(&self) -> &str {
         self.name.trim_start_matches('/')
     }
 
-    /// Whether it is not stopped.
     pub(super) fn runs(&self) -> bool {
         self.state.running
     }
 
-    /// Its image as it was asked for, and its digest on this machine.
+    /// Its image as configured, with its digest on this machine.
     pub(super) fn image(&self) -> String {
         format!("{} ({})", self.config.image, self.image)
     }
@@ -116,13 +115,13 @@ impl Inspected {
         role.is_some_and(|role| role == CONTROL_PLANE)
     }
 
-    /// The network that kind has put it into, which may have been connected to others: the one that kind is told, or else its
-    /// first; and its addresses there, IPv4 first.
-    pub(super) fn network(&self, told: &str) -> Option<(&str, Vec<IpAddr>)> {
+    /// The container's network: the one that kind is `configured` with, or else the first, as a container may be connected to others later.
+    /// With its addresses there, IPv4 first.
+    pub(super) fn network(&self, configured: &str) -> Option<(&str, Vec<IpAddr>)> {
         let all = &self.network_settings.networks;
-        let (name, network) = all.get_key_value(told).or_else(|| all.first_key_value())?;
+        let (name, network) = all.get_key_value(configured).or_else(|| all.first_key_value())?;
         let addresses = [&network.ipv4, &network.ipv6];
-        // It has none of a family that the network is not of.
+        // Docker reports an empty address for a family that the network lacks.
         let addresses = addresses.iter().filter_map(|text| text.parse().ok());
         Some((name, addresses.collect()))
     }
@@ -180,9 +179,9 @@ mod tests {
 
     #[test]
     fn the_network_of_a_node_is_the_one_that_kind_has_put_it_into() {
-        let chosen = |networks: &[&str], told: &str| {
+        let chosen = |networks: &[&str], configured: &str| {
             let all = nodes(&[container("a-worker", "worker", networks)]);
-            let found = all.first().and_then(|node| node.network(told));
+            let found = all.first().and_then(|node| node.network(configured));
             found.map(|(name, addresses)| (name.to_owned(), addresses))
         };
         let at = |name: &str| Some((name.to_owned(), vec!["172.18.0.2".parse().expect("an address")]));
@@ -190,7 +189,7 @@ mod tests {
         assert_eq!(
             chosen(&["mine"], "kind"),
             at("mine"),
-            "kind was told by another process"
+            "the network was configured by another process"
         );
         assert_eq!(chosen(&[], "kind"), None);
     }

@@ -1,4 +1,4 @@
-//! Making a cluster, and finding one that is there.
+//! Creates a cluster, or attaches to an existing one.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -28,28 +28,28 @@ use super::{
     tools::Tools,
 };
 
-/// Namespace of what belongs to a run and to none of its cases: on kind there is nothing.
+/// Namespace of the run's own objects: on kind there are none.
 const NAMESPACE: &str = "default";
-/// The file of what was told and read at the start, for other processes.
+/// File with options and description for other processes.
 const ABOUT: &str = "about.json";
 
-/// A kind cluster that is up, with its agents.
+/// A running kind cluster with its agents.
 #[derive(Debug)]
 pub struct KindCluster {
     cluster: Cluster,
     folder: Folder,
     api: ApiServers,
-    /// Held while the run lives that the cluster ends with.
+    /// Held by the run with which the cluster ends.
     lock: Option<Lock>,
-    /// As long as a run has the cluster.
+    /// Set while a run holds the cluster.
     balancers: Option<LoadBalancers>,
 }
 
 impl KindCluster {
-    /// Makes a cluster, or uses one, and returns when all agents are ready. `progress` is told each step when it is done.
+    /// Creates a cluster, or reuses one, and returns when all agents are ready. `progress` is called after each step.
     ///
     /// # Errors
-    /// What kept it from coming up; a cluster that was made is removed again.
+    /// Why the cluster could not be started; a new cluster is removed again.
     pub async fn up(
         config: &KindConfig,
         existing: Existing,
@@ -68,7 +68,7 @@ impl KindCluster {
         }
         let tools = Tools::find().await?;
         remove_dead().await?;
-        // Before anything is made for it.
+        // Checked before anything is created.
         match existing {
             Existing::Use => drop(containers::nodes(&tools, &config.name).await?),
             Existing::Refuse => containers::expect_none(&tools, &config.name).await?,
@@ -127,7 +127,7 @@ impl KindCluster {
             }
             None => {
                 if let Some(front) = front {
-                    agents::lead_proxy(&client, front).await?;
+                    agents::set_proxy_api_server(&client, front).await?;
                 }
                 agents::exclude_stopped_nodes(&client, agents.daemon_set()).await?;
             }
@@ -141,12 +141,12 @@ impl KindCluster {
         }
         watch.done("agents ready");
         if config.pod_network == PodNetwork::Agent {
-            // Kubelet looks for a network every few seconds.
+            // Kubelet looks for a CNI plugin every few seconds.
             agents::nodes_ready(&client).await?;
             watch.done("nodes ready");
         }
-        let way = outside::way(&tools, &config.name).await?;
-        let balancers = LoadBalancers::start(client.clone(), pool, &nodes, &way).await?;
+        let route = outside::route(&tools, &config.name).await?;
+        let balancers = LoadBalancers::start(client.clone(), pool, &nodes, &route).await?;
         let options = Options {
             provider: "kind".to_owned(),
             tested: tested(config.target, &target, &program, front.is_some()),
@@ -161,7 +161,7 @@ impl KindCluster {
         };
         let image = |node: &Container| (node.name.clone(), node.image.clone());
         let images = nodes.iter().map(image).collect();
-        let has = Has {
+        let running = RunningCluster {
             nodes,
             agents,
             knows_policies: api::policies_are_known(&client).await?,
@@ -169,13 +169,13 @@ impl KindCluster {
             pods_without_agents: config.pod_network == PodNetwork::Kind,
             outside: outside::process(&tools, &config.name).await?,
         };
-        let own = has.own(&options, &client, &folder)?;
+        let own = running.own(&options, &client, &folder)?;
         let mut surveyed = KubernetesCluster::survey(options, own).await?;
         let agent = target.cluster.map(|installed| installed.agent);
         surveyed.look_at_software(agent.as_ref(), &images).await;
         folder.put(ABOUT, surveyed.about())?;
         if let Some(undo) = undo {
-            undo.not();
+            undo.disarm();
         }
         Ok(Self {
             cluster: surveyed.cluster(),
@@ -186,14 +186,14 @@ impl KindCluster {
         })
     }
 
-    /// One that another process has brought up.
+    /// Attaches to a cluster that another process has started.
     ///
     /// # Errors
-    /// It is not there any more.
+    /// The cluster does not exist any more.
     pub async fn attach(name: &str) -> Result<Self, KindError> {
         let folder = Folder::new(name)?;
         if !folder.path().exists() {
-            return Err(KindError::Nobodys {
+            return Err(KindError::NotKept {
                 name: name.to_owned(),
                 kept: kept()?,
             });
@@ -208,16 +208,16 @@ impl KindCluster {
         let nodes = containers::nodes(&tools, name).await?;
         let api = ApiServers::of(&folder, &nodes)?;
         let can = &about.description.capabilities;
-        let has = Has {
+        let running = RunningCluster {
             nodes,
             agents: Agents::new(kind, target(kind)?.1, folder.clone()),
-            // As it was seen at the start: a dead run may have left no API server that could be asked.
+            // From the start of the cluster: after a killed run, no API server may be left to answer.
             knows_policies: can.contains(&Capability::Unreconciled),
             api: api.clone(),
             pods_without_agents: can.contains(&Capability::PodsWithoutAgents),
             outside: outside::process(&tools, name).await?,
         };
-        let own = has.own(&about.options, &client, &folder)?;
+        let own = running.own(&about.options, &client, &folder)?;
         Ok(Self {
             cluster: KubernetesCluster::attach(about, own).await?.cluster(),
             folder,
@@ -227,15 +227,15 @@ impl KindCluster {
         })
     }
 
-    /// One that was kept, while no run uses it; `None`: one does. Nobody else does as long as the value lives.
+    /// Attaches to a kept cluster; `None` if a run uses it. No run can use it as long as the value lives.
     ///
     /// # Errors
-    /// No run has kept it; it is not there any more.
+    /// No run has kept the cluster; it does not exist any more.
     pub async fn attach_alone(name: &str) -> Result<Option<Self>, KindError> {
         let folder = Folder::new(name)?;
-        // A folder that was made here would be taken for that of a dead run, and its cluster, whosever it is, removed.
+        // A folder created here would look like that of a dead run, and its cluster would be removed.
         if !folder.path().exists() {
-            return Err(KindError::Nobodys {
+            return Err(KindError::NotKept {
                 name: name.to_owned(),
                 kept: kept()?,
             });
@@ -253,13 +253,13 @@ impl KindCluster {
         Ok(Some(cluster))
     }
 
-    /// It as cases see it.
+    /// The cluster for cases.
     #[must_use]
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// Its name.
+    /// Name of the cluster.
     #[must_use]
     pub fn name(&self) -> &str {
         self.folder.name()
@@ -271,19 +271,19 @@ impl KindCluster {
         self.folder.kubeconfig()
     }
 
-    /// Undoes what a case has left of faults of the API servers which is dead; says what: those that are down, and what
-    /// keeps them from writing `default/kubernetes`.
+    /// Heals faults of API servers that a dead case has left; returns what was done: stopped servers, and policies
+    /// against writing `default/kubernetes`.
     ///
     /// # Errors
-    /// One does not start, or does not write what is true.
+    /// A server does not start, or does not reconcile.
     pub async fn settle(&self) -> Result<Vec<String>, KindError> {
         self.api.settle().await
     }
 
-    /// Lets it stay when the run ends: Services of type LoadBalancer give back what they have.
+    /// Keeps the cluster when the run ends: Services of type LoadBalancer release their addresses.
     ///
     /// # Errors
-    /// That can't be written down; the API does not answer. It stays all the same.
+    /// That can't be recorded; the API does not answer. The cluster is kept all the same.
     pub async fn keep(&self) -> Result<(), KindError> {
         self.folder.keep()?;
         match &self.balancers {
@@ -292,7 +292,7 @@ impl KindCluster {
         }
     }
 
-    /// Takes back what a run has given to Services of type LoadBalancer that is dead; says from which.
+    /// Releases addresses that a dead run has assigned to Services of type LoadBalancer; returns which.
     ///
     /// # Errors
     /// The API does not answer.
@@ -300,7 +300,7 @@ impl KindCluster {
         load_balancers::give_back(&self.cluster.client(), None).await
     }
 
-    /// Removes it.
+    /// Removes the cluster.
     ///
     /// # Errors
     /// What could not be removed.
@@ -311,8 +311,8 @@ impl KindCluster {
     }
 }
 
-/// What is known of a cluster that is up, on this host.
-struct Has {
+/// Facts of a running cluster, on this host.
+struct RunningCluster {
     nodes: Vec<Container>,
     agents: Agents,
     knows_policies: bool,
@@ -321,8 +321,8 @@ struct Has {
     outside: u32,
 }
 
-impl Has {
-    /// As parts for cases.
+impl RunningCluster {
+    /// The parts of the cluster for cases.
     fn own(self, options: &Options, client: &Client, folder: &Folder) -> Result<Own, KindError> {
         let nodes = Arc::new(self.nodes);
         let places = Arc::new(Places {
@@ -382,7 +382,7 @@ fn connection(folder: &Folder) -> Connection {
     }
 }
 
-/// What is under test, and its program.
+/// The target, and its program.
 fn target(kind: KindTarget) -> Result<(Target, Program), KindError> {
     let target = Target::find(kind.name())?;
     let program = target.lab.clone().ok_or_else(|| KindError::Target {
@@ -393,7 +393,7 @@ fn target(kind: KindTarget) -> Result<(Target, Program), KindError> {
 }
 
 fn tested(kind: KindTarget, target: &Target, program: &Program, shared: bool) -> Tested {
-    // Pods of ours can be made of the reference agent's template alone.
+    // Custom pods need the reference agent's template.
     let ours = (kind == KindTarget::Reference).then_some(program);
     let ways = ours.map_or_else(ApiEndpoints::default, |program| program.api.ways());
     Tested {

@@ -1,4 +1,5 @@
-//! Clusters of kind: makes clusters whose nodes are containers of this host's Docker, for a run, and removes them after it.
+//! Clusters of kind: creates clusters whose nodes are containers of this host's Docker, and removes them after the
+//! run.
 //!
 //! ```text
 //!  KindCluster ─▶ KubernetesCluster ─ Client ─▶ API server of the cluster
@@ -11,22 +12,23 @@
 //!      └─ cluster::image ─▶ docker load, kind load image-archive: the probe, the agent
 //! ```
 //!
-//! Promised: no registry is asked for anything but the image of the nodes, where that is not there. A cluster that did not
-//! come up is removed at once; one whose run was killed, by the next run. The cgroup v2 root and the bpffs of a node are found
-//! in its own mounts. Docker has to be this host's: processes are started in the namespaces of nodes and pods, as root.
+//! Guarantees: only the image of the nodes is ever pulled from a registry, if it is missing. A cluster that does not
+//! start is removed at once; that of a killed run, by the next run. Paths of a node's cgroup v2 root and bpffs come
+//! from its own mounts. Docker has to run on this host: processes are started in the namespaces of nodes and pods, as
+//! root.
 //!
-//! Left out: leading kube-proxy to the API by another way.
+//! Not supported: another API endpoint for kube-proxy in a case.
 //!
-//! Of the crate `existing` it has the cluster behind the API, and its way to name one; of `lab` network namespaces,
-//! links and routes of this host, the front of API servers, and faults that a connection holds.
+//! Shared code: of `existing`, the cluster behind the API and its connection; of `lab`, network namespaces, links and
+//! routes of this host, the front of API servers, and faults held by a connection.
 //!
-//! Files: `config` (what is told), `kind_cluster` (made, found), `removal`, `programs` (of ours), `baseline` (what
-//! nodes had before their agents), `places`,
-//! `agent_control` and `control_plane` (the parts of it that cases use), `agents`, `api` (API servers, two that
-//! share an address among them, and their faults), `manifests` (what the agent is deployed as), `images`, `outside`
-//! (the client outside and its router), `way` (from the one through the other), `load_balancers` and `pool` (their
-//! addresses), `inspected` (what Docker says of nodes), `containers` and `placing` (where things are on this host),
-//! `tools` (Docker and kind), `state` (the folder of a cluster), `steps`, `error`, `limits`.
+//! Files: `config` (settings), `kind_cluster` (created or reused), `removal`, `programs` (the project's programs),
+//! `baseline` (state of nodes before their agents), `places` (pods, nodes and the outside client), `agent_control`
+//! and `control_plane` (other parts for cases), `agents`, `api` (API servers, a second one, and their faults),
+//! `manifests` (the agent's objects), `images`, `outside` (the outside client and its router), `outside_route`
+//! (routes from client to router), `load_balancers` and `pool` (their addresses), `inspected` (output of `docker
+//! inspect`), `containers` and `placing` (namespaces, paths and processes on this host), `tools` (Docker and kind),
+//! `state` (the folder of a cluster), `steps`, `error`, `limits`.
 
 mod agent_control;
 mod agents;
@@ -43,17 +45,17 @@ mod limits;
 mod load_balancers;
 mod manifests;
 mod outside;
+mod outside_route;
 mod places;
 mod placing;
 mod pool;
 mod programs;
 mod removal;
-#[cfg(test)]
-mod served;
 mod state;
 mod steps;
+#[cfg(test)]
+mod test_api;
 mod tools;
-mod way;
 
 pub use api::{balance, keep};
 pub use config::{Existing, KindConfig, KindTarget, PodNetwork};
@@ -64,5 +66,5 @@ pub use load_balancers::give_back;
 pub use removal::{Standing, down, kept, remove_dead, remove_if_dead};
 pub use steps::Step;
 
-/// Where programs are put on nodes, for processes that are no pod's.
+/// Folder of the project's programs on nodes, for processes outside of pods.
 const PROGRAMS: &str = "/var/lib/plumbline";

@@ -2,41 +2,41 @@
 
 use std::time::Duration;
 
-/// How long things may take. They bound waits that end within seconds, on a machine that is busy with a build.
+/// Time limits. They bound waits that end within seconds, on a machine that is busy with a build.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// One command of Docker's; building an image of a program is the longest.
+    /// One Docker command; loading an image is the longest.
     pub docker: Duration,
-    /// One command of kind's: making a cluster, which may pull its node image first.
+    /// One kind command: creating a cluster, which may pull its node image first.
     pub kind: Duration,
-    /// From the agent's DaemonSet, or another order to it, until it runs or is gone.
+    /// From a change of the agent's DaemonSet or labels until the agent runs or is gone.
     pub agent: Duration,
-    /// From the start of an agent until it says that it is ready.
+    /// From the start of an agent until it is ready.
     pub agents_ready: Duration,
-    /// One question to an agent whether it is ready.
+    /// One request to an agent's readiness endpoint.
     pub agent_ready: Duration,
     /// One clean-up command of an agent.
     pub agent_cleanup: Duration,
-    /// One count of what a node has.
+    /// One count of the programs, pins and rules of a node.
     pub count: Duration,
-    /// From an order to kubelet until an API server has ended, which lets it answer what is under way, or serves.
+    /// From a change of its manifest until an API server has ended, with its open requests completed, or is ready.
     pub api_server: Duration,
-    /// From an order about what API servers may write until each is seen to obey it: policies are looked at every second.
+    /// From the creation of a policy until each API server enforces it: policies are read every second.
     pub policy: Duration,
-    /// From an order to end such a policy until `default/kubernetes` lists what is true: an API server may have to start first,
-    /// and they look every 10 s. Whoever holds a fault waits 80 s for its end.
+    /// From the removal of such a policy until `default/kubernetes` is correct: an API server may have to start
+    /// first, and they reconcile every 10 s. The lease of a fault waits 80 s for its end.
     pub reconciled: Duration,
-    /// From one look of the balancer at an API server to the next.
+    /// Interval between checks of an API server by the balancer.
     pub balancer_look: Duration,
-    /// How long it waits for an answer.
+    /// Limit of such a check.
     pub balancer_answer: Duration,
-    /// So many times in a row in vain, and an API server that was ready is taken for one that is not.
+    /// Consecutive checks without a response after which a ready API server counts as not ready.
     pub balancer_silences: u32,
-    /// From the end of load balancers until Services have given their addresses back.
+    /// From the end of load balancers until Services have released their addresses.
     pub give_back: Duration,
-    /// One question to the API.
+    /// One request to the API.
     pub request: Duration,
-    /// From one look at a condition to the next.
+    /// Interval between checks of a condition.
     pub look: Duration,
 }
 

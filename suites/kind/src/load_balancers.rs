@@ -1,16 +1,16 @@
-//! Load balancers: a controller that gives Services of type LoadBalancer their addresses, and the routes to the nodes behind each
-//! of the router that the client outside has.
+//! Load balancers: a controller that assigns addresses to Services of type LoadBalancer, and the routes of the
+//! outside client's router to the nodes behind each address.
 //!
 //! ```text
 //!  Services ─▶ Balancer ─▶ status, finalizer ─▶ agents
 //!      └─────▶ route ─▶ follow ─▶ routes of the router: an address ─▶ its nodes, by turns of connections
-//!                                 the rest of the range ─▶ nowhere, and nobody is told
+//!                                 the rest of the range ─▶ a blackhole
 //! ```
 //!
-//! They live in the process that holds the cluster's lock, so that there is one of them. When that lets go of a cluster that
-//! stays, Services give back what they have; where it was killed, the next that holds the lock goes on, or `plumbline heal`
-//! takes it back. From nodes and pods an address leads where the agents say; what they do not translate ends at the outside
-//! client, as it does for ClusterIPs.
+//! They live in the process that holds the cluster's lock, so there is one instance. When it releases a kept cluster,
+//! Services release their addresses; if it was killed, the next holder of the lock continues, or `plumbline heal`
+//! releases them. On nodes and pods the agents translate the addresses; packets that they don't translate end at the
+//! outside client, as those for ClusterIPs do.
 
 use ipnet::IpNet;
 use kube::Client;
@@ -23,9 +23,12 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{KindError, LIMITS, containers::Container, error::api_error, places::DebugClient, way::Way};
+use super::{
+    KindError, LIMITS, containers::Container, error::api_error, outside_route::OutsideRoute,
+    places::DebugClient,
+};
 
-/// They give addresses as long as this lives.
+/// Addresses are assigned as long as this lives.
 #[derive(Debug)]
 pub(super) struct LoadBalancers {
     client: DebugClient,
@@ -35,17 +38,20 @@ pub(super) struct LoadBalancers {
 }
 
 impl LoadBalancers {
-    /// Starts them. `way` is that of a client that has been started anew.
+    /// Starts the controller. `outside` belongs to a client that has just been started.
     pub(super) async fn start(
         client: Client,
         pool: Vec<IpNet>,
         nodes: &[Container],
-        way: &Way,
+        outside: &OutsideRoute,
     ) -> Result<Self, KindError> {
-        let router = way.lead(&pool).await.map_err(|error| unexpected(&error))?;
+        let router = outside
+            .route_ranges(&pool)
+            .await
+            .map_err(|error| unexpected(&error))?;
         let addresses = |node: &Container| (node.name.clone(), node.addresses.clone());
         let nodes: Nodes = nodes.iter().map(addresses).collect();
-        // Nobody cancels them: they end as tasks do.
+        // Never cancelled: the controllers end as tasks.
         let stop = CancellationToken::new();
         let (routes, wanted) = watch::channel(Routes::new());
         let mut tasks = JoinSet::new();
@@ -60,7 +66,7 @@ impl LoadBalancers {
         })
     }
 
-    /// Ends them: Services give their addresses back, and nothing leads there any more.
+    /// Ends the controller: Services release their addresses, and the routes are removed.
     pub(super) async fn end(&self) -> Result<(), KindError> {
         self.tasks.lock().await.shutdown().await;
         let addresses: Vec<_> = self.wanted.borrow().keys().copied().collect();
@@ -74,8 +80,8 @@ impl LoadBalancers {
     }
 }
 
-/// Takes back what a controller that is gone has given to Services of a namespace, or of all, and the finalizer that would keep
-/// them. Returns whose, in words.
+/// Releases addresses and finalizers of a dead controller, of the Services in one namespace or in all. Returns which,
+/// as text.
 ///
 /// # Errors
 /// The API refuses it, or does not answer.
@@ -96,7 +102,7 @@ pub async fn give_back(client: &Client, namespace: Option<&str>) -> Result<Vec<S
     Ok(taken.into_iter().map(words).collect())
 }
 
-/// Refuses a cluster where somebody else gives addresses.
+/// Refuses a cluster where another controller assigns addresses.
 pub(super) async fn expect_alone(client: &Client, cluster: &str) -> Result<(), KindError> {
     let found = timeout(LIMITS.request, others(client)).await;
     let found = found
@@ -117,7 +123,7 @@ pub(super) async fn expect_alone(client: &Client, cluster: &str) -> Result<(), K
 
 fn unexpected(error: &LabError) -> KindError {
     KindError::Unexpected {
-        what: "lead the outside client to load balancers".to_owned(),
+        what: "route addresses of load balancers from the outside client".to_owned(),
         why: error.to_string(),
     }
 }

@@ -1,4 +1,4 @@
-//! The agent's objects: those of `reference-agent/deploy`, with what they leave open filled in as its README says.
+//! The agent's objects from `reference-agent/deploy`, completed as its README documents.
 
 use std::{net::SocketAddr, path::Path};
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{KindError, PodNetwork};
 
-/// As it is shipped.
+/// The shipped manifest.
 const SHIPPED: &str = include_str!("../../../reference-agent/deploy/agent.yaml");
 /// Name of all its objects, and of the key of its configuration.
 pub(super) const AGENT: &str = "plumbline-agent";
@@ -16,29 +16,29 @@ pub(super) const NAMESPACE: &str = "kube-system";
 /// Label of nodes whose agent a case keeps stopped.
 pub(super) const STOPPED: &str = "plumbline-agent-stopped";
 
-/// Where container runtimes look for the pods' network, and the volume by which the agent writes there.
+/// Folder of CNI configurations, and the volume by which the agent writes there.
 const CNI_FOLDER: &str = "/etc/cni/net.d";
 const CNI: &str = "cni";
 
-/// What a cluster decides about the agent.
+/// Settings of the agent that depend on the cluster.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted<'a> {
-    /// Its image.
+    /// Image of the agent.
     pub(super) image: &'a str,
     /// The API server at an address that is no Service's: there is no kube-proxy.
     pub(super) server: SocketAddr,
     /// The root of the nodes' cgroup v2 hierarchy.
     pub(super) cgroup: &'a Path,
-    /// Their bpf file system.
+    /// Mount point of their bpf file system.
     pub(super) bpffs: &'a Path,
-    /// Who gives pods their network.
+    /// CNI plugin of the cluster.
     pub(super) pod_network: PodNetwork,
 }
 
-/// The objects, in the order in which they are to be applied.
+/// The objects, in the order of their application.
 ///
 /// # Errors
-/// The manifest is not what this was written for: a part that has to be filled in is not there.
+/// The manifest lacks a part that has to be completed.
 pub(super) fn objects(wanted: &Wanted<'_>) -> Result<Vec<Value>, KindError> {
     let wrong = |why: String| KindError::Unexpected {
         what: "fill in reference-agent/deploy/agent.yaml".to_owned(),
@@ -66,7 +66,7 @@ pub(super) fn objects(wanted: &Wanted<'_>) -> Result<Vec<Value>, KindError> {
     Ok(all)
 }
 
-/// Keeps a DaemonSet from nodes whose agent a case has stopped.
+/// Keeps a DaemonSet off nodes whose agent a case has stopped.
 pub(super) fn affinity() -> Value {
     json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
         "nodeSelectorTerms": [{"matchExpressions": [{"key": STOPPED, "operator": "DoesNotExist"}]}],

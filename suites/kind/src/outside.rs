@@ -1,7 +1,7 @@
-//! The client outside, and the router between it and load balancers: containers in the network of the nodes that are no nodes.
+//! The outside client, and its router to load balancers: containers in the nodes' network that are no nodes.
 //!
-//! Addresses of Services that nobody translates are led to the client by the nodes, and end there: whatever is beyond this host
-//! might answer in their name otherwise.
+//! Nodes route untranslated packets for addresses of Services to the client, which drops them: a host beyond this one
+//! might answer otherwise.
 
 use std::{
     fs::{self, File},
@@ -16,18 +16,18 @@ use super::{
     KindError, LIMITS,
     containers::Container,
     error::io_error,
+    outside_route::{CLIENT, OutsideRoute, ROUTER, apply_settings},
     placing::on_node,
     tools::Tools,
-    way::{CLIENT, ROUTER, Way, keep},
 };
 
-/// The label of what belongs to a cluster and is no node of it; its value is the cluster's name.
+/// Label of a cluster's containers that are no nodes; its value is the cluster's name.
 pub(super) const LABEL: &str = "plumbline.cluster";
 
-/// Who processes beside the nodes are: they belong to this host's root, and no pod's standard binds them.
+/// User of processes beside the nodes: this host's root, as no Pod Security Standard applies.
 pub(super) const ROOT: &str = "0:0";
 
-/// Starts both anew. They have the probe's image and do nothing: clients are started beside the one.
+/// Restarts both. They have the probe's image and do nothing: clients are started in the client's namespaces.
 pub(super) async fn start(tools: &Tools, cluster: &str, image: &str, network: &str) -> Result<(), KindError> {
     let (client, router) = (name(cluster), router_name(cluster));
     for (name, settings, what) in [
@@ -36,7 +36,7 @@ pub(super) async fn start(tools: &Tools, cluster: &str, image: &str, network: &s
     ] {
         start_one(tools, cluster, &name, (image, network), what).await?;
         let net = net_of(process_of(tools, &name, what).await?)?;
-        keep(&net, settings).map_err(io_error(what))?;
+        apply_settings(&net, settings).map_err(io_error(what))?;
     }
     Ok(())
 }
@@ -76,12 +76,12 @@ pub(super) async fn process(tools: &Tools, cluster: &str) -> Result<u32, KindErr
     process_of(tools, &name(cluster), "find the client outside").await
 }
 
-/// That of a container beside the nodes.
+/// The first process of a container beside the nodes.
 pub(super) async fn process_of(tools: &Tools, name: &str, what: &str) -> Result<u32, KindError> {
     let text = tools
         .docker(what, ["inspect", "--format", "{{.State.Pid}}", name])
         .await?;
-    // 0 stands for none.
+    // Docker prints 0 for none.
     let pid = text.trim().parse().ok().filter(|pid| *pid > 0);
     pid.ok_or_else(|| KindError::Unexpected {
         what: what.to_owned(),
@@ -97,24 +97,24 @@ fn net_of(process: u32) -> Result<NetNs, KindError> {
     ))
 }
 
-/// How the client gets to load balancers.
-pub(super) async fn way(tools: &Tools, cluster: &str) -> Result<Way, KindError> {
+/// The client's route to load balancers.
+pub(super) async fn route(tools: &Tools, cluster: &str) -> Result<OutsideRoute, KindError> {
     let router = router_name(cluster);
-    Ok(Way {
+    Ok(OutsideRoute {
         client: net_of(process(tools, cluster).await?)?,
         router: net_of(process_of(tools, &router, "find the router").await?)?,
         through: addresses(tools, &router).await?,
     })
 }
 
-/// Leads what nodes send to untranslated addresses of Services to it, which forwards nothing.
+/// Routes untranslated packets for addresses of Services from the nodes to the client, which does not forward.
 pub(super) async fn route_service_ranges_to_blackhole(
     tools: &Tools,
     cluster: &str,
     nodes: &[Container],
     ranges: &[IpNet],
 ) -> Result<(), KindError> {
-    let what = "lead untranslated addresses of Services to the client outside";
+    let what = "route untranslated addresses of Services to the client outside";
     let gateways = addresses(tools, &name(cluster)).await?;
     for node in nodes {
         for range in ranges {
@@ -142,7 +142,7 @@ pub(super) async fn route_service_ranges_to_blackhole(
     Ok(())
 }
 
-/// The ranges of ClusterIPs, as the API server has them.
+/// The ranges of ClusterIPs, from the API server's manifest.
 pub(super) fn cluster_ips(nodes: &[Container]) -> Result<Vec<IpNet>, KindError> {
     let unexpected = |why: &str| KindError::Unexpected {
         what: "find the ranges of Services".to_owned(),
@@ -159,7 +159,7 @@ pub(super) fn cluster_ips(nodes: &[Container]) -> Result<Vec<IpNet>, KindError> 
     Ok(ranges)
 }
 
-/// The addresses of a container that runs.
+/// The addresses of a running container.
 pub(super) async fn addresses(tools: &Tools, name: &str) -> Result<Vec<IpAddr>, KindError> {
     let format = "{{range .NetworkSettings.Networks}}{{.IPAddress}} {{.GlobalIPv6Address}} {{end}}";
     let what = format!("find the addresses of {name}");
@@ -170,7 +170,7 @@ pub(super) async fn addresses(tools: &Tools, name: &str) -> Result<Vec<IpAddr>, 
         .collect())
 }
 
-/// The ranges of a kube-apiserver.
+/// The ranges in a kube-apiserver's manifest.
 fn service_ranges(manifest: &str) -> Vec<IpNet> {
     let flag = "--service-cluster-ip-range=";
     let ranges = manifest.lines().find_map(|line| line.split_once(flag));
@@ -180,12 +180,12 @@ fn service_ranges(manifest: &str) -> Vec<IpNet> {
     ranges.filter_map(|range| range.parse().ok()).collect()
 }
 
-/// Removes a container by its name; that there is none is no error.
+/// Removes a container by its name; a missing one is no error.
 pub(super) async fn remove_one(tools: &Tools, name: &str) -> Result<(), KindError> {
     remove_all(tools, &format!("name=^/?{name}$")).await
 }
 
-/// Removes everything that belongs to a cluster and is no node of it; that it is gone is no error.
+/// Removes all containers of a cluster that are no nodes; missing ones are no error.
 pub(super) async fn remove(tools: &Tools, cluster: &str) -> Result<(), KindError> {
     remove_all(tools, &format!("label={LABEL}={cluster}")).await
 }
@@ -208,7 +208,7 @@ pub(super) fn name(cluster: &str) -> String {
     format!("{cluster}-outside")
 }
 
-/// Name of the router's.
+/// Name of the router's container.
 pub(super) fn router_name(cluster: &str) -> String {
     format!("{cluster}-router")
 }

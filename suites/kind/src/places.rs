@@ -1,5 +1,5 @@
-//! Where things of a cluster of kind are on this host: its pods, its nodes and the client outside are containers, so that
-//! processes get there by namespaces and cgroups.
+//! Pods, nodes and the outside client are containers of this host: processes are started in their namespaces and
+//! cgroups.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,11 +23,11 @@ use super::{
     LIMITS, PROGRAMS,
     baseline::Baseline,
     containers::Container,
-    error::{io_error, told},
+    error::{cluster_error, io_error},
     placing,
 };
 
-/// The pods, the nodes, and the client outside.
+/// Pods, nodes, and the outside client.
 #[derive(Debug)]
 pub(super) struct Places {
     pub(super) nodes: Arc<Vec<Container>>,
@@ -35,7 +35,7 @@ pub(super) struct Places {
     pub(super) pods: ApiPods,
     /// First process of the outside client's container.
     pub(super) outside: u32,
-    /// What nodes had before their agents were installed, if it was looked at.
+    /// State of the nodes before their agents were installed, if it was recorded.
     pub(super) baseline: Option<Baseline>,
     /// The program `plumbline` of this host, which is on every node, too.
     pub(super) plumbline: PathBuf,
@@ -56,7 +56,7 @@ pub(super) fn node<'a>(nodes: &'a [Container], name: &str) -> Result<&'a Contain
     found.ok_or_else(|| ClusterError::not_found("node", name.to_owned()))
 }
 
-/// A program, placed.
+/// A program with its placement.
 fn placed(plumbline: &Path, argv: &[String], placement: Placement) -> Result<Placed, ClusterError> {
     let command = program(plumbline, argv).map_err(|error| ClusterError::Failed {
         what: "start a program".to_owned(),
@@ -66,7 +66,7 @@ fn placed(plumbline: &Path, argv: &[String], placement: Placement) -> Result<Pla
 }
 
 impl Places {
-    /// Where a container of a pod is.
+    /// Placement in the container of a pod.
     async fn pod(&self, namespace: &str, name: &str) -> Result<Placement, ClusterError> {
         let what = format!("find the pod {namespace}/{name}");
         let gone = || ClusterError::not_found("running pod", format!("{namespace}/{name}"));
@@ -88,7 +88,7 @@ impl Places {
         let node = node(&self.nodes, node_name)?;
         let id = placing::container_id(&pod).ok_or_else(gone)?;
         placing::in_container(node, id)
-            .map_err(told(&what))?
+            .map_err(cluster_error(&what))?
             .ok_or_else(gone)
     }
 }
@@ -104,14 +104,14 @@ impl PodAccess for Places {
     }
 
     async fn intact(&self) -> Result<(), ClusterError> {
-        // First what does not come back by itself.
+        // Nodes first: they don't come back by themselves.
         if let Some(gone) = self.nodes.iter().find(|node| !node.cgroup.exists()) {
             return Err(ClusterError::not_found("running node", gone.name.clone()));
         }
         self.pods.intact().await
     }
 
-    /// The nodes, and what their networks have counted.
+    /// Saves the nodes, and the counters of their networks.
     async fn evidence(&self, folder: &Path) -> Result<(), ClusterError> {
         let listed = self.pods.evidence(folder).await;
         for node in self.nodes.iter() {
@@ -146,7 +146,7 @@ impl NodeAccess for Places {
 
     async fn command(&self, name: &str, argv: &[String]) -> Result<Placed, ClusterError> {
         let found = node(&self.nodes, name)?;
-        let placement = placing::of_node(found).map_err(told(&format!("enter the node {name}")))?;
+        let placement = placing::of_node(found).map_err(cluster_error(&format!("enter the node {name}")))?;
         placed(&Path::new(PROGRAMS).join("plumbline"), argv, placement)
     }
 
@@ -167,7 +167,7 @@ impl NodeAccess for Places {
 #[async_trait]
 impl OutsideClient for Places {
     async fn command(&self, argv: &[String]) -> Result<Placed, ClusterError> {
-        let placement = placing::beside(self.outside).map_err(told("enter the client outside"))?;
+        let placement = placing::beside(self.outside).map_err(cluster_error("enter the client outside"))?;
         placed(&self.plumbline, argv, placement)
     }
 }

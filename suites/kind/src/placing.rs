@@ -1,4 +1,4 @@
-//! Where processes of pods, nodes and the outside client run, as this host sees it.
+//! Finds processes and cgroups of pods, nodes and the outside client on this host.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -18,20 +18,20 @@ use tokio::time::timeout;
 
 use super::{KindError, containers::Container, error::io_error};
 
-/// How deep cgroups of containers are below a node's root, at most: kubelet's, its classes', the pod's, the container's,
-/// and what systemd puts around them.
+/// Depth of containers' cgroups below a node's root, at most: those of kubelet, QoS class, pod and container, and of
+/// systemd.
 const DEPTH: usize = 8;
-/// Bytes of a process's name that the kernel keeps (`TASK_COMM_LEN`, less its end).
+/// Bytes of a process's name that the kernel keeps (`TASK_COMM_LEN`, without the NUL).
 const COMM: usize = 15;
 
-/// The id of a pod's only container, without the name of its runtime.
+/// Id of a pod's only container, without the name of its runtime.
 pub(super) fn container_id(pod: &Pod) -> Option<&str> {
     let status = pod.status.as_ref()?.container_statuses.as_ref()?.first()?;
     let id = status.container_id.as_deref()?;
     Some(id.rsplit('/').next().unwrap_or(id))
 }
 
-/// A process on a node, outside any pod. It joins the node's first process, whose cgroup may always have one more.
+/// Placement on a node, outside any pod, in the cgroup of the node's first process, which accepts further processes.
 pub(super) fn of_node(node: &Container) -> Result<Placement, KindError> {
     Ok(Placement {
         net: Some(node.namespace("net")?),
@@ -42,7 +42,7 @@ pub(super) fn of_node(node: &Container) -> Result<Placement, KindError> {
     })
 }
 
-/// Runs a program of a node on it, to its end; returns what it printed.
+/// Runs a program of a node on it, to its end; returns its stdout.
 pub(super) async fn on_node(
     node: &Container,
     program: &Path,
@@ -70,15 +70,15 @@ pub(super) async fn on_node(
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     Err(unexpected(format!(
         "it ended with {}: {}",
         output.status,
-        said.trim_end()
+        stderr.trim_end()
     )))
 }
 
-/// A process in a container of a pod: its network namespace and its cgroup. Programs are this host's.
+/// Placement in a container of a pod: its network namespace and its cgroup. Programs are this host's.
 pub(super) fn in_container(node: &Container, id: &str) -> Result<Option<Placement>, KindError> {
     let Some(cgroup) = find(&node.cgroup, id, DEPTH) else {
         return Ok(None);
@@ -93,7 +93,7 @@ pub(super) fn in_container(node: &Container, id: &str) -> Result<Option<Placemen
     }))
 }
 
-/// A process in a container that is no node: the outside client.
+/// Placement in a container that is no node: the outside client.
 pub(super) fn beside(pid: u32) -> Result<Placement, KindError> {
     Ok(Placement {
         net: Some(namespace(pid, "net")?),
@@ -101,19 +101,19 @@ pub(super) fn beside(pid: u32) -> Result<Placement, KindError> {
     })
 }
 
-/// The first process of a container of a pod, as this host sees it; `None` if it has none.
+/// First process of a container of a pod, as this host sees it; `None` if it has none.
 pub(super) fn process(node: &Container, id: &str) -> Option<u32> {
     first_process(&find(&node.cgroup, id, DEPTH)?)
 }
 
-/// The number of a process of a node as others on it see it; `None`: it has ended.
+/// Process id of a node's process as seen on the node; `None` if it has ended.
 pub(super) fn as_on_node(node: &Container, pid: u32) -> Option<u32> {
     let status = |pid: u32| read(Path::new(&format!("/proc/{pid}/status"))).ok();
     below_by(&status(node.pid)?, &status(pid)?)
 }
 
-/// Numbers go from the outermost namespace to the process's own (`NSpid`, proc_pid_status(5)): the one as deep as the node's
-/// first process.
+/// Process ids are listed from the outermost namespace to the process's own (`NSpid`, proc_pid_status(5)): the result
+/// is that at the depth of the node's first process.
 fn below_by(first: &str, process: &str) -> Option<u32> {
     let numbers = |status: &str| -> Option<Vec<u32>> {
         let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
@@ -125,7 +125,7 @@ fn below_by(first: &str, process: &str) -> Option<u32> {
     numbers(process)?.get(depth.checked_sub(1)?).copied()
 }
 
-/// All processes of a node that have a name, as this host sees them.
+/// All processes of a node with this name, as this host sees them.
 pub(super) fn named(node: &Container, name: &str) -> Vec<u32> {
     let mut all = Vec::new();
     let mut folders = vec![node.cgroup.clone()];
@@ -133,13 +133,13 @@ pub(super) fn named(node: &Container, name: &str) -> Vec<u32> {
         let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
         let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
         folders.extend(below.map(|entry| entry.path()));
-        // One that is removed meanwhile has no process.
+        // A cgroup that was removed meanwhile has no process.
         let text = read(&folder.join("cgroup.procs")).unwrap_or_default();
         all.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()));
     }
     let is_so = |pid: &u32| {
         let comm = read(Path::new(&format!("/proc/{pid}/comm")));
-        // The kernel keeps 15 bytes of it (proc_pid_comm(5)).
+        // The kernel keeps 15 bytes of a name (proc_pid_comm(5)).
         let kept = name.get(..COMM).unwrap_or(name);
         comm.is_ok_and(|comm| comm.trim_end() == kept)
     };
@@ -165,7 +165,7 @@ fn entrance(cgroup: &Path) -> Result<File, KindError> {
     opened.map_err(io_error(format!("open {}", procs.display())))
 }
 
-/// The cgroup of a process below the cgroup that is a node's root, whose name its path in the hierarchy contains.
+/// The cgroup of a process below a node's root, whose name the process's path contains.
 fn cgroup_of(pid: u32, root: &Path) -> Result<PathBuf, KindError> {
     let path = format!("/proc/{pid}/cgroup");
     let text = fs::read_to_string(&path).map_err(io_error(format!("read {path}")))?;
@@ -175,8 +175,8 @@ fn cgroup_of(pid: u32, root: &Path) -> Result<PathBuf, KindError> {
     })
 }
 
-/// Hierarchy 0 is version 2 (cgroups(7)). Its path begins at the root of the reader's cgroup namespace, the folder at that
-/// of the mount; both have the node's root in them, by its name.
+/// Hierarchy 0 is version 2 (cgroups(7)). Its path is relative to the reader's cgroup namespace, the folder to the
+/// mount; both contain the name of the node's root.
 fn below(text: &str, root: &Path) -> Option<PathBuf> {
     let own = Path::new(text.lines().find_map(|line| line.strip_prefix("0::"))?);
     let name = root.file_name()?;
@@ -203,8 +203,8 @@ fn find(folder: &Path, id: &str, depth: usize) -> Option<PathBuf> {
     folders.iter().find_map(|folder| find(folder, id, deeper))
 }
 
-/// The first that is in a cgroup, whose number is the least: what has entered it since has a greater one, until numbers
-/// begin anew.
+/// The smallest process id in a cgroup: processes that have entered it later have greater ones, until ids wrap
+/// around.
 fn first_process(cgroup: &Path) -> Option<u32> {
     let text = read(&cgroup.join("cgroup.procs")).ok()?;
     // 0 is a process that this one's namespace does not show.

@@ -1,7 +1,7 @@
-//! Addresses for load balancers: ranges that nobody has here.
+//! Address ranges for load balancers that are free on this host.
 //!
-//! They come from what is set aside for tests of networks (RFC 2544, RFC 5180), so no other host answers for them. What the host
-//! and the nodes have a route to, the network of the nodes and ClusterIPs are nevertheless looked at.
+//! They are part of the ranges for network benchmarks (RFC 2544, RFC 5180), so no other host uses them. Routes of the
+//! host and the nodes, the nodes' network and ClusterIPs are checked nevertheless.
 
 use ipnet::IpNet;
 use lab::{LabError, Links, NetNs};
@@ -13,16 +13,16 @@ use super::{
     tools::Tools,
 };
 
-/// Of which one range of each family is taken, and how long its prefix is.
+/// Base ranges, from which one range of each family is taken, and its prefix length.
 const SET_ASIDE: [(&str, u8); 2] = [("198.18.0.0/15", 24), ("2001:2::/48", 112)];
-/// How many of IPv6 are tried; there are as many of IPv4.
+/// Number of IPv6 ranges that are tried; IPv4 has as many.
 const TRIED: usize = 512;
 /// A route with a shorter prefix is a default route, or a part of one: VPNs have 0.0.0.0/1, routers 2000::/3.
 const DEFAULT_ROUTES: u8 = 8;
-/// The file of those of a cluster.
+/// File with the ranges of a cluster.
 const POOL: &str = "load-balancers.json";
 
-/// One range of each family that Services have; the same again, as long as it is free.
+/// One range of each family that Services have; the previous one, as long as it is free.
 pub(super) async fn find(
     tools: &Tools,
     folder: &Folder,
@@ -36,7 +36,7 @@ pub(super) async fn find(
     taken.extend(destinations(None).await?);
     for node in nodes {
         let found = destinations(Some(&NetNs::of(node.namespace("net")?))).await?;
-        // An earlier run has led them to its outside client.
+        // An earlier run has routed these to its outside client.
         taken.extend(found.into_iter().filter(|range| !had.contains(range)));
     }
     let mut pool = Vec::new();
@@ -50,7 +50,7 @@ pub(super) async fn find(
     Ok(pool)
 }
 
-/// What the network of the nodes has.
+/// Subnets of the nodes' network.
 async fn subnets(tools: &Tools, network: &str) -> Result<Vec<IpNet>, KindError> {
     let format = "{{range .IPAM.Config}}{{.Subnet}} {{end}}";
     let arguments = ["network", "inspect", "--format", format, network];
@@ -61,10 +61,10 @@ async fn subnets(tools: &Tools, network: &str) -> Result<Vec<IpNet>, KindError> 
         .collect())
 }
 
-/// What there are routes to in a namespace; in this process's without one.
+/// Destinations of the routes in a namespace; without one, in this process's.
 async fn destinations(net: Option<&NetNs>) -> Result<Vec<IpNet>, KindError> {
     let unexpected = |error: LabError| KindError::Unexpected {
-        what: "find addresses that nobody has".to_owned(),
+        what: "find free addresses".to_owned(),
         why: error.to_string(),
     };
     let links = match net {
@@ -75,7 +75,7 @@ async fn destinations(net: Option<&NetNs>) -> Result<Vec<IpNet>, KindError> {
     all.map_err(unexpected)
 }
 
-/// What a cluster had, or else the first range that is free.
+/// The previous range, or else the first free one.
 fn choose(is_ipv6: bool, had: &[IpNet], taken: &[IpNet]) -> Option<IpNet> {
     let of_family = |range: &IpNet| range.addr().is_ipv6() == is_ipv6;
     let ranges = SET_ASIDE.iter().filter_map(|(text, length)| {
@@ -117,12 +117,12 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_one_that_nobody_has() {
+    fn a_chosen_range_is_free() {
         let rows: [(bool, &[&str], &[&str], &str); 8] = [
             (false, &[], &["172.18.0.0/16", "10.96.0.0/16"], "198.18.0.0/24"),
             (false, &[], &["198.18.0.7/32"], "198.18.1.0/24"),
             (false, &[], &["198.18.0.0/16"], "198.19.0.0/24"),
-            // A VPN's halves of everything.
+            // A VPN's halves of the default route.
             (false, &[], &["0.0.0.0/1", "128.0.0.0/1"], "198.18.0.0/24"),
             (false, &["198.18.9.0/24"], &[], "198.18.9.0/24"),
             (false, &["198.18.9.0/24"], &["198.18.9.128/25"], "198.18.0.0/24"),
@@ -144,12 +144,12 @@ mod tests {
     }
 
     #[test]
-    fn where_somebody_has_all_of_them_that_is_said() {
+    fn without_a_free_range_the_error_names_the_routes() {
         assert_eq!(chosen(false, &[], &["198.16.0.0/12"]), None);
-        let said = full(false).to_string();
+        let message = full(false).to_string();
         assert!(
-            said.contains("198.18.0.0/15") && said.contains("ip route"),
-            "{said}"
+            message.contains("198.18.0.0/15") && message.contains("ip route"),
+            "{message}"
         );
     }
 }

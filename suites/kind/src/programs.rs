@@ -1,4 +1,4 @@
-//! Programs of ours that are put on a cluster.
+//! The project's programs on a cluster.
 
 use std::{
     fs,
@@ -11,16 +11,16 @@ use lab::sibling;
 
 use super::{KindError, KindTarget, PROGRAMS, containers::Container, error::io_error, images::Archive};
 
-/// Programs of ours that a cluster gets.
+/// The project's programs that a cluster gets.
 pub(super) struct Programs {
-    /// This one, or the one beside it.
+    /// This program, or the one beside it.
     pub(super) plumbline: PathBuf,
-    /// Where it is deployed.
+    /// The agent, if it is deployed.
     agent: Option<PathBuf>,
 }
 
 impl Programs {
-    /// Finds those that a target needs, beside this program.
+    /// Finds the programs that a target needs, beside this program.
     pub(super) fn find(target: KindTarget) -> Result<Self, KindError> {
         let find = |name: &str| {
             sibling(name).map_err(|error| KindError::Unexpected {
@@ -36,7 +36,7 @@ impl Programs {
         })
     }
 
-    /// Makes the images of the probe and of the agent.
+    /// Builds the images of the probe and of the agent.
     pub(super) fn images(&self) -> Result<(Archive, Option<Archive>), KindError> {
         let probe = Archive::make(&PROBE, &self.plumbline)?;
         let agent = self.agent.iter().map(|program| Archive::make(&AGENT, program));
@@ -44,13 +44,13 @@ impl Programs {
     }
 }
 
-/// Puts programs on a node, for processes that are no pod's.
+/// Copies a program to a node, for processes outside of pods.
 pub(super) fn install(node: &Container, program: &Path, name: &str) -> Result<(), KindError> {
     let folder = node.path(Path::new(PROGRAMS));
     let file = folder.join(name);
     let failed = || io_error(format!("put {name} on the node {}", node.name));
     fs::create_dir_all(&folder).map_err(failed())?;
-    // One that runs can't be written; it can be replaced.
+    // A running program's file can't be written, but replaced.
     let new = folder.join(format!("{name}.new"));
     fs::copy(program, &new).map_err(failed())?;
     fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).map_err(failed())?;

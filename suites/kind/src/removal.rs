@@ -1,4 +1,4 @@
-//! Removing clusters: by name, of runs that are dead, and what did not come up.
+//! Removes clusters: by name, of dead runs, and after a failed start.
 
 use super::{
     KindError, api, containers, outside,
@@ -6,7 +6,7 @@ use super::{
     tools::{Tools, kind_on_docker},
 };
 
-/// Removes a cluster by its name, if a run has made it, and what runs have put beside it; that there is none is no error.
+/// Removes a cluster that a run has made, and other containers of runs beside it; a missing cluster is no error.
 ///
 /// # Errors
 /// What could not be removed.
@@ -14,7 +14,7 @@ pub async fn down(name: &str) -> Result<(), KindError> {
     let folder = Folder::new(name)?;
     let tools = Tools::find().await?;
     outside::remove(&tools, name).await?;
-    // One that somebody else has made, and a run was to use that was killed at once, is his.
+    // A cluster of another owner, which a killed run was about to use, is not removed.
     if folder.config().exists() {
         let delete = ["delete", "cluster", "--name", name];
         tools.kind(&format!("delete the cluster {name}"), delete).await?;
@@ -34,7 +34,7 @@ pub fn kept() -> Result<Vec<String>, KindError> {
         .collect())
 }
 
-/// Removes the clusters of runs that are dead; returns their names.
+/// Removes the clusters of dead runs; returns their names.
 ///
 /// # Errors
 /// What could not be removed.
@@ -54,14 +54,14 @@ pub async fn remove_dead() -> Result<Vec<String>, KindError> {
     Ok(removed)
 }
 
-/// Removes one cluster, if its run is dead; what became of it.
+/// Removes one cluster, if its run is dead; returns its state.
 ///
 /// # Errors
 /// What could not be removed.
 pub async fn remove_if_dead(name: &str) -> Result<Standing, KindError> {
     let folder = Folder::new(name)?;
     if !folder.path().exists() {
-        return Ok(Standing::Nobodys);
+        return Ok(Standing::Unused);
     }
     if folder.is_held()? {
         return Ok(Standing::Held);
@@ -73,32 +73,32 @@ pub async fn remove_if_dead(name: &str) -> Result<Standing, KindError> {
     Ok(Standing::Kept)
 }
 
-/// What a cluster is to the runs of this host.
+/// Relation of a cluster to the runs of this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// None has made or used it, or what it had left is gone.
-    Nobodys,
-    /// One has it.
+    /// No run has made or used it, or its remains are gone.
+    Unused,
+    /// A run holds it.
     Held,
-    /// It was left when its run ended, and its nodes are there.
+    /// It was kept when its run ended, and its nodes exist.
     Kept,
-    /// Its run was dead, or its nodes were gone; now all of it is.
+    /// Its run was dead, or its nodes were gone; now everything is removed.
     Removed,
 }
 
-/// One that was kept belongs to whoever kept it, until he has removed its nodes.
+/// A kept cluster stays as long as its nodes exist.
 async fn is_dead(tools: &Tools, folder: &Folder) -> Result<bool, KindError> {
     if folder.is_left()? {
         return Ok(true);
     }
-    // Stopped nodes are there.
+    // Stopped nodes exist, too.
     Ok(!containers::exist(tools, folder.name()).await? && folder.lock()?.is_some())
 }
 
-/// Removes a cluster that did not come up, or whose maker was interrupted: dropped, it waits for kind. Of one that somebody
-/// else has made, only what was put beside it.
+/// Removes a cluster after a failed or interrupted start: dropping it waits for kind. Of a cluster with another
+/// owner, only additional containers are removed.
 pub(super) struct Undo {
-    /// Until it is up.
+    /// `None` after the start has succeeded.
     folder: Option<Folder>,
     is_ours: bool,
 }
@@ -111,8 +111,8 @@ impl Undo {
         }
     }
 
-    /// It is up, and stays.
-    pub(super) fn not(mut self) {
+    /// The start has succeeded: nothing is removed.
+    pub(super) fn disarm(mut self) {
         self.folder = None;
     }
 }
@@ -122,10 +122,10 @@ impl Drop for Undo {
         let Some(folder) = &self.folder else { return };
         let name = folder.name();
         if !self.is_ours && folder.path().join(api::SHARED).exists() {
-            // Its second API server stays, and what leads there.
+            // The second API server and its clients' configuration stay.
             return;
         }
-        // What is still left is the next run's to remove, which finds the folder.
+        // The next run finds the folder, and removes what is left.
         let delete = || {
             let deleted = kind_on_docker("kind")
                 .args(["delete", "cluster", "--quiet", "--name", name])

@@ -1,8 +1,7 @@
-//! A cluster's folder `/var/lib/plumbline/kind/<name>`: lock, kubeconfig, what is known of its agents. It lasts as its
-//! containers do, beyond the next start of the host.
+//! A cluster's folder `/var/lib/plumbline/kind/<name>`: lock, kubeconfig, records of its agents. Like the containers,
+//! it survives a restart of the host.
 //!
-//! Who holds the lock is the run that made the cluster. A folder whose lock is free, and that is not kept, is what a dead run
-//! has left.
+//! The run that made the cluster holds the lock. A folder with a free lock that is not kept belongs to a dead run.
 
 use std::{
     collections::BTreeSet,
@@ -18,52 +17,52 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{KindError, error::io_error};
 
-/// Where the folders of all clusters are.
+/// Parent of the folders of all clusters.
 const ROOT: &str = "/var/lib/plumbline/kind";
-/// Where they were before: clusters that were kept then have theirs there.
+/// The former parent, for clusters that were kept there.
 const FORMER: &str = "/run/plumbline-kind";
 
-/// The folder of one cluster, which need not be there.
+/// The folder of one cluster, which need not exist.
 #[derive(Clone, Debug)]
 pub(super) struct Folder {
     name: String,
     path: PathBuf,
 }
 
-/// The lock of a cluster; free again when this is dropped.
+/// The lock of a cluster, released when this is dropped.
 #[derive(Debug)]
 pub(super) struct Lock {
-    /// Held, never used.
+    /// Never read: it holds the lock.
     _file: File,
 }
 
-/// What is known of the agent of a node beyond what its pod says: pods come and go with each stop.
+/// Record of the agent of a node: its pods are replaced at each start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct AgentRecord {
-    /// Starts in pods that are gone.
+    /// Number of starts in removed pods.
     pub(super) starts: u32,
     /// How the last of them ended.
     pub(super) last_exit: Option<String>,
-    /// In which configuration it was started last, if in another than its target's own.
+    /// Configuration of the last start, if it was not the default one.
     pub(super) variant: Option<Variant>,
-    /// How a case leads it to the API, if one does.
+    /// API endpoint that a case has set.
     pub(super) way: Option<ApiEndpoint>,
 }
 
 impl Folder {
     /// # Errors
-    /// The name is none, as [`check_name`] has it.
+    /// The name is invalid for [`check_name`].
     pub(super) fn new(name: &str) -> Result<Self, KindError> {
         check_name(name).map_err(|_| KindError::Name {
             found: name.to_owned(),
         })?;
         Ok(Self {
             name: name.to_owned(),
-            path: place(Path::new(ROOT), Path::new(FORMER), name),
+            path: folder_path(Path::new(ROOT), Path::new(FORMER), name),
         })
     }
 
-    /// One that is there, wherever it is.
+    /// The folder at this path.
     #[cfg(test)]
     pub(super) fn at(path: &Path) -> Self {
         Self {
@@ -72,7 +71,7 @@ impl Folder {
         }
     }
 
-    /// Those of all clusters.
+    /// All folders.
     pub(super) fn all() -> Result<Vec<Self>, KindError> {
         let mut all = BTreeSet::new();
         for root in [ROOT, FORMER] {
@@ -89,7 +88,7 @@ impl Folder {
         &self.path
     }
 
-    /// Kind's configuration, as it was made.
+    /// kind's configuration file.
     pub(super) fn config(&self) -> PathBuf {
         self.path.join("kind.yaml")
     }
@@ -99,7 +98,7 @@ impl Folder {
         self.path.join("kubeconfig")
     }
 
-    /// Makes the folder, and holds it; `None` if a run holds it already.
+    /// Creates the folder, and takes its lock; `None` if a run holds it.
     pub(super) fn lock(&self) -> Result<Option<Lock>, KindError> {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700);
@@ -109,7 +108,7 @@ impl Folder {
         self.try_lock()
     }
 
-    /// Whether a run holds it; makes nothing.
+    /// Whether a run holds it; creates nothing.
     pub(super) fn is_held(&self) -> Result<bool, KindError> {
         Ok(self.path.join("lock").exists() && self.try_lock()?.is_none())
     }
@@ -118,7 +117,7 @@ impl Folder {
         self.hold("lock")
     }
 
-    /// Holds a lock of it by its name; `None` if somebody does.
+    /// Takes one of its locks by name; `None` if it is held.
     pub(super) fn hold(&self, name: &str) -> Result<Option<Lock>, KindError> {
         let path = self.path.join(name);
         let failed = || io_error(format!("lock {}", path.display()));
@@ -136,22 +135,22 @@ impl Folder {
         }
     }
 
-    /// Whether a run that is dead has left it.
+    /// Whether a dead run has left it.
     pub(super) fn is_left(&self) -> Result<bool, KindError> {
         Ok(!self.is_kept() && self.try_lock()?.is_some())
     }
 
-    /// Whether it belongs to nobody's run.
+    /// Whether the cluster was kept.
     pub(super) fn is_kept(&self) -> bool {
         self.path.join("kept").exists()
     }
 
-    /// From now on it belongs to nobody's run.
+    /// Marks the cluster as kept.
     pub(super) fn keep(&self) -> Result<(), KindError> {
         self.write("kept", b"")
     }
 
-    /// Removes it; that it is gone is no error.
+    /// Removes the folder; a missing one is no error.
     pub(super) fn remove(&self) -> Result<(), KindError> {
         match fs::remove_dir_all(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -161,7 +160,7 @@ impl Folder {
         }
     }
 
-    /// Writes a file of it, for root alone.
+    /// Writes a file in it that only root can read.
     pub(super) fn write(&self, name: &str, bytes: &[u8]) -> Result<(), KindError> {
         let path = self.path.join(name);
         let mut options = OpenOptions::new();
@@ -176,17 +175,17 @@ impl Folder {
             .map_err(io_error(format!("write {}", path.display())))
     }
 
-    /// What is known of a node's agent.
+    /// The record of a node's agent.
     pub(super) fn agent(&self, node: &str) -> Result<AgentRecord, KindError> {
         Ok(self.read(&agent_file(node))?.unwrap_or_default())
     }
 
-    /// Notes it.
+    /// Writes the record of a node's agent.
     pub(super) fn set_agent(&self, node: &str, record: &AgentRecord) -> Result<(), KindError> {
         self.put(&agent_file(node), record)
     }
 
-    /// Reads a value from a file of it; `None` if there is no such file.
+    /// Reads a value from a file; `None` if the file does not exist.
     pub(super) fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, KindError> {
         let path = self.path.join(name);
         let text = match fs::read(&path) {
@@ -200,7 +199,7 @@ impl Folder {
         })
     }
 
-    /// Writes a value into a file of it.
+    /// Writes a value into a file.
     pub(super) fn put(&self, name: &str, value: &impl Serialize) -> Result<(), KindError> {
         let text = serde_json::to_vec(value).map_err(|error| KindError::Unexpected {
             what: format!("write {}", self.path.join(name).display()),
@@ -210,8 +209,8 @@ impl Folder {
     }
 }
 
-/// Where the folder of a cluster is, or is to be.
-fn place(root: &Path, former: &Path, name: &str) -> PathBuf {
+/// Path of the folder of a cluster.
+fn folder_path(root: &Path, former: &Path, name: &str) -> PathBuf {
     let (path, before) = (root.join(name), former.join(name));
     if before.exists() && !path.exists() {
         before
@@ -233,9 +232,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let (root, former) = (folder.path().join("root"), folder.path().join("former"));
         fs::create_dir_all(former.join("a")).expect("a folder");
-        assert_eq!(place(&root, &former, "a"), former.join("a"));
-        assert_eq!(place(&root, &former, "b"), root.join("b"));
+        assert_eq!(folder_path(&root, &former, "a"), former.join("a"));
+        assert_eq!(folder_path(&root, &former, "b"), root.join("b"));
         fs::create_dir_all(root.join("a")).expect("a folder");
-        assert_eq!(place(&root, &former, "a"), root.join("a"));
+        assert_eq!(folder_path(&root, &former, "a"), root.join("a"));
     }
 }

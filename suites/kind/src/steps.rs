@@ -1,33 +1,33 @@
-//! What is done on the way to a cluster, and how long it took.
+//! The steps of a cluster's start, and their durations.
 
 use std::time::{Duration, Instant};
 
-/// A part of the way to a cluster that is done, and how long it took.
+/// A completed step of a cluster's start, with its duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What was done.
+    /// Description of the step.
     pub what: String,
-    /// How long it took.
+    /// Its duration.
     pub took: Duration,
 }
 
-/// Says how long each step took.
+/// Reports the duration of each step.
 pub(super) struct StopWatch<'a> {
     since: Instant,
-    tell: &'a mut (dyn FnMut(&Step) + Send),
+    report: &'a mut (dyn FnMut(&Step) + Send),
 }
 
 impl<'a> StopWatch<'a> {
-    pub(super) fn start(tell: &'a mut (dyn FnMut(&Step) + Send)) -> Self {
+    pub(super) fn start(report: &'a mut (dyn FnMut(&Step) + Send)) -> Self {
         Self {
             since: Instant::now(),
-            tell,
+            report,
         }
     }
 
     pub(super) fn done(&mut self, what: &str) {
         let now = Instant::now();
-        (self.tell)(&Step {
+        (self.report)(&Step {
             what: what.to_owned(),
             took: now - self.since,
         });

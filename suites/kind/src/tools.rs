@@ -1,4 +1,4 @@
-//! Docker and kind: found, or said how they are got; and one command of theirs.
+//! Finds Docker and kind, and runs their commands.
 
 use std::{
     env,
@@ -12,28 +12,28 @@ use tokio::{process::Command, time::timeout};
 
 use super::KindError;
 
-/// Bytes shown of what a failed command said.
+/// Bytes of a failed command's output that are shown.
 const SAID: usize = 2000;
 
-/// What runs kind's nodes, if it is told, and what this suite knows of.
+/// kind's variable for the container runtime, and the only supported value.
 const PROVIDER: (&str, &str) = ("KIND_EXPERIMENTAL_PROVIDER", "docker");
-/// The network of kind's nodes, if it is told, and otherwise.
+/// kind's variable for the Docker network, and its default.
 const NETWORK: (&str, &str) = ("KIND_EXPERIMENTAL_DOCKER_NETWORK", "kind");
 
-/// The Docker network that kind puts nodes into which it makes for this process.
+/// The Docker network of nodes that kind creates from this process.
 pub(super) fn network() -> String {
-    let told = env::var(NETWORK.0).ok().filter(|name| !name.is_empty());
-    told.unwrap_or_else(|| NETWORK.1.to_owned())
+    let configured = env::var(NETWORK.0).ok().filter(|name| !name.is_empty());
+    configured.unwrap_or_else(|| NETWORK.1.to_owned())
 }
 
-/// A command of kind's, with nodes that are containers of Docker's whatever else is there.
+/// A kind command for nodes in Docker, even if other runtimes exist.
 pub(super) fn kind_on_docker(program: impl AsRef<OsStr>) -> std::process::Command {
     let mut command = std::process::Command::new(program);
     command.env(PROVIDER.0, PROVIDER.1);
     command
 }
 
-/// The programs.
+/// Docker and kind.
 #[derive(Clone, Debug)]
 pub(super) struct Tools {
     docker: PathBuf,
@@ -41,10 +41,12 @@ pub(super) struct Tools {
 }
 
 impl Tools {
-    /// Finds both, and asks whether the Docker daemon answers.
+    /// Finds both, and checks that the Docker daemon answers.
     pub(super) async fn find() -> Result<Self, KindError> {
-        let told = env::var(PROVIDER.0).ok().filter(|told| !told.is_empty());
-        if let Some(found) = told.filter(|told| told != PROVIDER.1) {
+        let configured = env::var(PROVIDER.0)
+            .ok()
+            .filter(|configured| !configured.is_empty());
+        if let Some(found) = configured.filter(|configured| configured != PROVIDER.1) {
             return Err(KindError::Provider { found });
         }
         let tools = Self {
@@ -65,7 +67,7 @@ impl Tools {
             )
             .await;
         match asked {
-            // The client of Docker ends well without a daemon, and says nothing.
+            // Docker's client exits with 0 and prints nothing without a daemon.
             Ok(version) if !version.trim().is_empty() => Ok(tools),
             Ok(_) => Err(KindError::NoDaemon {
                 why: "it has no version".to_owned(),
@@ -75,13 +77,13 @@ impl Tools {
         }
     }
 
-    /// These programs, whatever they are.
+    /// Programs at these paths.
     #[cfg(test)]
     pub(super) fn at(docker: PathBuf, kind: PathBuf) -> Self {
         Self { docker, kind }
     }
 
-    /// A command of Docker's; returns what it printed.
+    /// Runs a Docker command; returns its stdout.
     pub(super) async fn docker<A: AsRef<OsStr>>(
         &self,
         what: &str,
@@ -92,7 +94,7 @@ impl Tools {
         run(what, command, super::LIMITS.docker).await
     }
 
-    /// A command of kind's; returns what it printed.
+    /// Runs a kind command; returns its stdout.
     pub(super) async fn kind<A: AsRef<OsStr>>(
         &self,
         what: &str,
@@ -104,7 +106,7 @@ impl Tools {
     }
 }
 
-/// A program on the PATH.
+/// Finds a program on the PATH.
 fn on_path(name: &str) -> Option<PathBuf> {
     let folders = env::var_os("PATH")?;
     env::split_paths(&folders)
@@ -112,13 +114,13 @@ fn on_path(name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// Runs a command to its end; one that fails is an error with the end of what it said.
+/// Runs a command to its end; the error contains the end of its output.
 async fn run(what: &str, mut command: Command, limit: Duration) -> Result<String, KindError> {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // Ctrl-C is the caller's business: what was begun is undone in its order.
+        // Ctrl-C reaches only this process, which undoes its steps in order.
         .process_group(0)
         .kill_on_drop(true);
     let shown = shown(&command);
@@ -134,7 +136,11 @@ async fn run(what: &str, mut command: Command, limit: Duration) -> Result<String
     if output.status.success() {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     } else {
-        Err(failed(format!("ended with {}: {}", output.status, said(&output))))
+        Err(failed(format!(
+            "ended with {}: {}",
+            output.status,
+            output_end(&output)
+        )))
     }
 }
 
@@ -145,8 +151,8 @@ fn shown(command: &Command) -> String {
     words.join(" ")
 }
 
-/// The end of what it said, where the cause is.
-fn said(output: &Output) -> String {
+/// The end of its output, which contains the cause.
+fn output_end(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     let from = text.char_indices().rev().nth(SAID).map_or(0, |(at, _)| at);
     text[from..].to_owned()

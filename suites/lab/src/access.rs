@@ -1,4 +1,4 @@
-//! A lab that is up, by its supervisor: what that says and does, and processes in its namespaces and cgroups.
+//! Access to a running lab through its supervisor: requests, and processes in its namespaces and cgroups.
 
 use std::{
     fmt,
@@ -22,7 +22,7 @@ use super::{
     request::{call, cluster_error, unexpected},
 };
 
-/// A lab that is up, by its supervisor.
+/// Access to a running lab through its supervisor.
 pub(super) struct LabAccess {
     pub(super) dir: LabDir,
     pub(super) about: About,
@@ -40,10 +40,10 @@ impl fmt::Debug for LabAccess {
 }
 
 impl LabAccess {
-    /// Of the lab of a folder.
+    /// Connects to the lab of a folder.
     ///
     /// # Errors
-    /// There is none, or it does not answer.
+    /// No lab is running there, or its supervisor does not answer.
     pub(super) async fn of(dir: LabDir) -> Result<Self, LabError> {
         let about = match call(&dir, &Request::About, LIMITS.control).await? {
             Reply::About(about) => *about,
@@ -68,7 +68,7 @@ impl LabAccess {
         }
     }
 
-    /// What runs a program in a place.
+    /// Prepares the command that runs a program in a place.
     pub(super) async fn place(&self, place: &Place, argv: &[String]) -> Result<Placed, LabError> {
         let located = self.locate(place).await?;
         let placement = self.placement(&located)?;
@@ -117,7 +117,7 @@ impl LabAccess {
     }
 
     pub(super) async fn order(&self, request: Request) -> Result<(), ClusterError> {
-        // As long as the slowest order may take: a clean-up, or a stop that waits for SIGTERM to work.
+        // The slowest request is a clean-up, or a stop that waits for SIGTERM to take effect.
         let limit = LIMITS.control + LIMITS.agent_cleanup + LIMITS.agent_stop;
         match call(&self.dir, &request, limit).await {
             Ok(Reply::Done) => Ok(()),

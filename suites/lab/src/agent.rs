@@ -1,4 +1,4 @@
-//! Keeps the agent of one node running, until somebody wants it stopped.
+//! Keeps the agent of one node running until a request stops it.
 
 use std::{
     fs::OpenOptions,
@@ -27,10 +27,10 @@ use super::{
     redirection::Redirection,
 };
 
-/// Orders that wait; each is answered before the next is taken.
+/// Requests in the queue; each is answered before the next is taken.
 const ORDERS: usize = 16;
 
-/// The agent of one node, as the control socket sees it.
+/// The agent of one node, as the control socket uses it.
 #[derive(Debug)]
 pub(super) struct Agent {
     node: Arc<Node>,
@@ -38,25 +38,25 @@ pub(super) struct Agent {
     files: Files,
     redirection: Redirection,
     orders: mpsc::Sender<Order>,
-    seen: watch::Receiver<Seen>,
+    process_state: watch::Receiver<ProcessState>,
 }
 
 /// Files of an agent.
 #[derive(Clone, Debug)]
 pub(super) struct Files {
-    /// That leads to the API server from its node.
+    /// Kubeconfig with the node's usual API endpoint.
     pub(super) kubeconfig: PathBuf,
-    /// The same with another endpoint, while a case redirects it there.
+    /// Kubeconfig with another endpoint, while a case redirects the agent.
     pub(super) redirected: PathBuf,
-    /// What it says.
+    /// The agent's log.
     pub(super) log: PathBuf,
-    /// What it keeps between its runs.
+    /// The agent's state directory, kept between its runs.
     pub(super) state: PathBuf,
 }
 
-/// What is known of its process.
+/// State of the agent's process.
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct ProcessState {
     pid: Option<u32>,
     starts: u32,
     last_exit: Option<String>,
@@ -70,22 +70,22 @@ enum Order {
 }
 
 impl Agent {
-    /// Starts it; the returned future keeps it running and is to be spawned.
+    /// Creates the agent. The returned future starts it and keeps it running, and has to be spawned.
     pub(super) fn new(
         node: Arc<Node>,
         command: AgentCommand,
         files: Files,
     ) -> (Self, impl Future<Output = ()> + Send) {
         let (orders, taken) = mpsc::channel(ORDERS);
-        let (tell, seen) = watch::channel(Seen::default());
+        let (sender, process_state) = watch::channel(ProcessState::default());
         let redirection = Redirection::default();
-        let keeper = Keeper {
+        let task = AgentTask {
             node: node.clone(),
             command: command.clone(),
             files: files.clone(),
             redirection: redirection.clone(),
             orders: taken,
-            seen: tell,
+            process_state: sender,
         };
         (
             Self {
@@ -94,19 +94,19 @@ impl Agent {
                 files,
                 redirection,
                 orders,
-                seen,
+                process_state,
             },
-            keeper.run(),
+            task.run(),
         )
     }
 
-    /// Waits until it has been started once, or could not be.
+    /// Waits until the first start has succeeded or failed.
     pub(super) async fn started(&self) -> Result<(), LabError> {
-        let mut seen = self.seen.clone();
-        let first = seen
-            .wait_for(|seen| seen.starts > 0 || seen.last_exit.is_some())
+        let mut process_state = self.process_state.clone();
+        let first = process_state
+            .wait_for(|process_state| process_state.starts > 0 || process_state.last_exit.is_some())
             .await;
-        match first.map(|seen| (seen.starts, seen.last_exit.clone())) {
+        match first.map(|process_state| (process_state.starts, process_state.last_exit.clone())) {
             Ok((0, why)) => Err(LabError::Host {
                 what: format!("start the agent `{}`", command_line(&self.command.argv)),
                 why: why.unwrap_or_default(),
@@ -116,10 +116,10 @@ impl Agent {
         }
     }
 
-    /// How it is, asking whether it is ready if it runs.
+    /// State of the agent, with the result of its readiness endpoint if it runs.
     pub(super) async fn state(&self) -> AgentState {
-        let seen = self.seen.borrow().clone();
-        let ready = match seen.pid {
+        let process_state = self.process_state.borrow().clone();
+        let ready = match process_state.pid {
             Some(_) => timeout(
                 LIMITS.agent_ready,
                 health::ready(&self.node.net, &self.command.program.ready),
@@ -130,16 +130,16 @@ impl Agent {
             None => None,
         };
         AgentState {
-            pid: seen.pid,
-            starts: seen.starts,
+            pid: process_state.pid,
+            starts: process_state.starts,
             ready,
-            last_exit: seen.last_exit,
-            way: self.redirection.told(),
-            variant: seen.variant,
+            last_exit: process_state.last_exit,
+            way: self.redirection.endpoint(),
+            variant: process_state.variant,
         }
     }
 
-    /// How it is told to reach the API from its next start on; it must be stopped.
+    /// Sets the API endpoint for the next starts; the agent must be stopped.
     pub(super) fn set_api_endpoint(&self, to: Option<ApiEndpoint>) -> Result<(), String> {
         self.must_be_stopped()?;
         self.redirection
@@ -147,32 +147,32 @@ impl Agent {
     }
 
     fn must_be_stopped(&self) -> Result<(), String> {
-        if self.seen.borrow().stopped {
+        if self.process_state.borrow().stopped {
             return Ok(());
         }
         let node = &self.node.name;
         Err(format!("the agent of {node} is not stopped; stop it first"))
     }
 
-    /// Ends it and keeps it ended.
+    /// Stops the agent until it is started again.
     pub(super) async fn stop(&self, how: Stop) -> Result<(), String> {
-        let (tell, told) = oneshot::channel();
-        self.order(Order::Stop(how, tell)).await?;
-        told.await.map_err(|_| "the lab is going down".to_owned())
+        let (sender, done) = oneshot::channel();
+        self.order(Order::Stop(how, sender)).await?;
+        done.await.map_err(|_| "the lab is going down".to_owned())
     }
 
-    /// Starts it, if it does not run in this configuration; `None`: its target's own.
+    /// Starts the agent, if it does not run in this configuration; `None`: the target's default.
     pub(super) async fn start(&self, variant: Option<Variant>) -> Result<(), String> {
         if let Some(unknown) = variant.filter(|variant| !self.command.program.variants.contains_key(variant))
         {
             return Err(format!("its target has no variant {unknown}"));
         }
-        let (tell, told) = oneshot::channel();
-        self.order(Order::Start(variant, tell)).await?;
-        told.await.map_err(|_| "the lab is going down".to_owned())?
+        let (sender, done) = oneshot::channel();
+        self.order(Order::Start(variant, sender)).await?;
+        done.await.map_err(|_| "the lab is going down".to_owned())?
     }
 
-    /// Runs its documented clean-up; the agent must be stopped.
+    /// Runs the target's documented clean-up; the agent must be stopped.
     pub(super) async fn clean_up(&self) -> Result<(), String> {
         self.must_be_stopped()?;
         let mut command = base(&self.command);
@@ -213,14 +213,14 @@ impl Agent {
 }
 
 fn base(agent: &AgentCommand) -> Command {
-    // The configuration's check has seen that it is not empty.
+    // `LabConfig::check` has refused an empty command.
     let program = agent.argv.first().map_or("", String::as_str);
     let mut command = Command::new(program);
     command.args(agent.argv.iter().skip(1));
     command
 }
 
-/// What the names in a target's arguments stand for.
+/// Values of the names in a target's arguments.
 fn values<'a>(node: &'a Node, files: &'a Files) -> Values<'a> {
     Values {
         kubeconfig: &files.kubeconfig,
@@ -232,13 +232,13 @@ fn values<'a>(node: &'a Node, files: &'a Files) -> Values<'a> {
 }
 
 /// The task that owns the process.
-struct Keeper {
+struct AgentTask {
     node: Arc<Node>,
     command: AgentCommand,
     files: Files,
     redirection: Redirection,
     orders: mpsc::Receiver<Order>,
-    seen: watch::Sender<Seen>,
+    process_state: watch::Sender<ProcessState>,
 }
 
 enum Phase {
@@ -248,7 +248,7 @@ enum Phase {
     Stopped,
 }
 
-impl Keeper {
+impl AgentTask {
     async fn run(mut self) {
         let mut backoff = Backoff::restarts();
         let mut phase = Phase::Start;
@@ -269,18 +269,18 @@ impl Keeper {
                         }
                         order = self.orders.recv() => match order {
                             None => return,
-                            Some(Order::Start(variant, tell)) if variant == self.variant() => {
-                                drop(tell.send(Ok(())));
+                            Some(Order::Start(variant, sender)) if variant == self.variant() => {
+                                drop(sender.send(Ok(())));
                                 Phase::Running(child, begin)
                             }
-                            Some(Order::Start(variant, tell)) => {
+                            Some(Order::Start(variant, sender)) => {
                                 let end = stop(&mut child, Stop::Term).await;
                                 self.ended(&end);
-                                self.start_as(variant, tell).await
+                                self.start_as(variant, sender).await
                             }
-                            Some(Order::Stop(how, tell)) => {
+                            Some(Order::Stop(how, sender)) => {
                                 let end = stop(&mut child, how).await;
-                                self.stopped(Some(end), tell);
+                                self.stopped(Some(end), sender);
                                 Phase::Stopped
                             }
                         },
@@ -304,50 +304,51 @@ impl Keeper {
         }
     }
 
-    /// An order while nothing runs.
+    /// Waits for a request while no agent runs.
     async fn idle(&mut self, order: Option<Order>) -> Option<Phase> {
         match order? {
-            Order::Stop(_, tell) => {
-                self.stopped(None, tell);
+            Order::Stop(_, sender) => {
+                self.stopped(None, sender);
                 Some(Phase::Stopped)
             }
-            Order::Start(variant, tell) => Some(self.start_as(variant, tell).await),
+            Order::Start(variant, sender) => Some(self.start_as(variant, sender).await),
         }
     }
 
-    /// Starts it in a configuration, which lasts until the next order.
+    /// Starts the agent in a configuration, which lasts until the next request.
     async fn start_as(
         &mut self,
         variant: Option<Variant>,
-        tell: oneshot::Sender<Result<(), String>>,
+        sender: oneshot::Sender<Result<(), String>>,
     ) -> Phase {
-        self.seen.send_modify(|seen| seen.variant = variant);
+        self.process_state
+            .send_modify(|process_state| process_state.variant = variant);
         match self.start().await {
             Ok(child) => {
-                drop(tell.send(Ok(())));
+                drop(sender.send(Ok(())));
                 Phase::Running(child, Instant::now())
             }
             Err(error) => {
                 self.ended(&format!("could not be started: {error}"));
-                drop(tell.send(Err(error.to_string())));
+                drop(sender.send(Err(error.to_string())));
                 Phase::Waiting(LIMITS.restart_first)
             }
         }
     }
 
     fn variant(&self) -> Option<Variant> {
-        self.seen.borrow().variant
+        self.process_state.borrow().variant
     }
 
     async fn start(&mut self) -> Result<Child, LabError> {
         let mut options = OpenOptions::new();
         let opened = options.create(true).append(true).open(&self.files.log);
         let mut log = opened.map_err(io_error(format!("open {}", self.files.log.display())))?;
-        let start = self.seen.borrow().starts + 1;
+        let start = self.process_state.borrow().starts + 1;
         let failed = || io_error(format!("write {}", self.files.log.display()));
         writeln!(log, "--- start {start} of the agent on {} ---", self.node.name).map_err(failed())?;
         let mut command = base(&self.command);
-        let way = self.redirection.told();
+        let way = self.redirection.endpoint();
         let mut values = values(&self.node, &self.files);
         if way.is_some() {
             values.kubeconfig = &self.files.redirected;
@@ -363,31 +364,32 @@ impl Keeper {
         let child = spawn::spawn(command, placement)
             .await
             .map_err(io_error("start it"))?;
-        self.seen.send_modify(|seen| {
-            seen.pid = child.id();
-            seen.starts = start;
-            seen.stopped = false;
+        self.process_state.send_modify(|process_state| {
+            process_state.pid = child.id();
+            process_state.starts = start;
+            process_state.stopped = false;
         });
         Ok(child)
     }
 
-    /// Its process has ended; whatever that had started ends too, as in a container.
+    /// Records the end of the process, and kills its descendants, as a container runtime does.
     fn ended(&self, how: &str) {
         tracing::info!(node = self.node.name, how, "the agent ended");
         if let Err(error) = self.node.agent_cgroup().kill() {
             tracing::warn!(node = self.node.name, %error, "what the agent left running could not be ended");
         }
-        self.seen.send_modify(|seen| {
-            seen.pid = None;
-            seen.last_exit = Some(how.to_owned());
+        self.process_state.send_modify(|process_state| {
+            process_state.pid = None;
+            process_state.last_exit = Some(how.to_owned());
         });
     }
 
-    fn stopped(&self, end: Option<String>, tell: oneshot::Sender<()>) {
+    fn stopped(&self, end: Option<String>, sender: oneshot::Sender<()>) {
         if let Some(end) = end {
             self.ended(&end);
         }
-        self.seen.send_modify(|seen| seen.stopped = true);
-        tell.send(()).ok();
+        self.process_state
+            .send_modify(|process_state| process_state.stopped = true);
+        sender.send(()).ok();
     }
 }

@@ -1,10 +1,10 @@
-//! Waits between attempts that double up to a limit.
+//! Waits between attempts, which double up to a limit.
 
 use std::time::{Duration, Instant};
 
 use super::LIMITS;
 
-/// The next wait, and when waits start afresh.
+/// The next wait, and the run time that resets the waits.
 #[derive(Debug)]
 pub(super) struct Backoff {
     first: Duration,
@@ -20,7 +20,7 @@ impl Backoff {
         }
     }
 
-    /// For writes that the API server did not take.
+    /// For writes that the API server refuses.
     pub(super) fn writes() -> Self {
         Self {
             first: LIMITS.api_retry,
@@ -28,14 +28,14 @@ impl Backoff {
         }
     }
 
-    /// How long to wait now; next time twice that, up to [`Limits::restart_most`](super::Limits::restart_most).
+    /// Returns the next wait, and doubles it up to [`Limits::restart_most`](super::Limits::restart_most).
     pub(super) fn wait(&mut self) -> Duration {
         let wait = self.next;
         self.next = (wait * 2).min(LIMITS.restart_most);
         wait
     }
 
-    /// As [`Backoff::wait`], for something that ran since `begin`: a long run starts the waits afresh.
+    /// As [`Backoff::wait`], for a process that ran since `begin`: a long run resets the waits.
     pub(super) fn wait_after_run(&mut self, begin: Instant) -> Duration {
         if begin.elapsed() >= LIMITS.restart_forget {
             self.next = self.first;

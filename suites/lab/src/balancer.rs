@@ -1,7 +1,8 @@
-//! Load balancers as routes: of a machine to the nodes behind each address, all of which get a share.
+//! Load balancers as multipath routes: of a router to the nodes behind each address.
 //!
-//! In a lab that machine is the bridge, everybody's default gateway: what is for such an address, from the outside client or
-//! from a node that does not know it, is passed on to a node. An address with no node behind it answers with silence.
+//! In a lab the router is the bridge, the default gateway of all machines: it forwards packets for such an address,
+//! from the outside client or from a node that does not translate it, to a node. An address without nodes is a
+//! blackhole.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +18,7 @@ use super::{LabError, backoff::Backoff, links::Links};
 /// Addresses of nodes by their names.
 pub type Nodes = BTreeMap<String, Vec<IpAddr>>;
 
-/// A machine that passes on what is for load balancers, by one of its links.
+/// A router that forwards packets for load balancers through one link.
 #[derive(Clone, Debug)]
 pub struct Router {
     links: Links,
@@ -25,12 +26,12 @@ pub struct Router {
 }
 
 impl Router {
-    /// By the index of a link of the namespace in which `links` acts.
+    /// `link` is the index of a link in the network namespace of `links`.
     pub fn new(links: Links, link: u32) -> Self {
         Self { links, link }
     }
 
-    /// Passes on what is for an address, to all of these by turns of connections; to nobody, if there is none.
+    /// Routes an address to all of these gateways, chosen by connection; without a gateway, to a blackhole.
     ///
     /// # Errors
     /// The kernel refuses the route.
@@ -42,14 +43,14 @@ impl Router {
     }
 }
 
-/// Keeps the routes as they should be; what the kernel refuses is tried again.
+/// Applies the wanted routes, and tries refused ones again.
 pub async fn follow(router: Router, nodes: Nodes, ours: Vec<IpNet>, mut wanted: watch::Receiver<Routes>) {
     let mut present = Routes::new();
     loop {
         let mut backoff = Backoff::writes();
         loop {
             let mut newest = wanted.borrow_and_update().clone();
-            // Anybody may write a Service's status; no other address is led anywhere.
+            // Every user may write a Service's status; addresses outside these ranges get no route.
             newest.retain(|address, _| ours.iter().any(|range| range.contains(address)));
             match change(&router, &nodes, &mut present, &newest).await {
                 Ok(()) => break,
@@ -60,13 +61,13 @@ pub async fn follow(router: Router, nodes: Nodes, ours: Vec<IpNet>, mut wanted: 
             }
         }
         if wanted.changed().await.is_err() {
-            // Its controller has ended, whose end somebody else has seen.
+            // The controller has ended, which its own task reports.
             return std::future::pending().await;
         }
     }
 }
 
-/// Changes what differs. A route that is refused keeps none of the others back; the first refusal is the answer.
+/// Applies the differences. A refused route does not stop the others; the first refusal is returned.
 async fn change(
     router: &Router,
     nodes: &Nodes,
@@ -103,10 +104,10 @@ async fn change(
 mod tests {
     use tokio::net::TcpListener;
 
-    use crate::{IpFamilies, forgotten::expect_ended, node::Underlay};
+    use crate::{IpFamilies, node::Underlay, stale_connections::expect_ended};
 
     #[tokio::test]
-    async fn what_ends_a_connection_nobody_knows_takes_the_way_it_began_on() {
+    async fn the_end_of_an_unknown_connection_takes_the_route_it_began_on() {
         if !testing::root_or_skip(&testing::current()) {
             return;
         }

@@ -27,7 +27,7 @@ use nix::{
 
 use super::{LIMITS, LabError, check_name, error::io_error};
 
-/// How the folder of a lab begins.
+/// Prefix of a lab's folder.
 const PREFIX: &str = "plumbline-lab-";
 /// The supervisor's own cgroup.
 const CONTROL: &str = "control";
@@ -38,10 +38,10 @@ pub(super) struct Cgroup {
     path: PathBuf,
 }
 
-/// Where the cgroup v2 hierarchy is mounted on this host.
+/// Mount point of the cgroup v2 hierarchy on this host.
 ///
 /// # Errors
-/// [`LabError::NoCgroup2`]; it can't be written; mountinfo can't be read.
+/// [`LabError::NoCgroup2`]; the file system is read-only; mountinfo can't be read.
 pub(super) fn hierarchy() -> Result<PathBuf, LabError> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(io_error("read /proc/self/mountinfo"))?;
     let mount = mount_point(&mounts).ok_or(LabError::NoCgroup2)?;
@@ -54,14 +54,14 @@ pub(super) fn hierarchy() -> Result<PathBuf, LabError> {
 }
 
 impl Cgroup {
-    /// The subtree of a lab, which need not be there.
+    /// The subtree of a lab, which need not exist.
     pub(super) fn of_lab(hierarchy: &Path, lab: &str) -> Self {
         Self {
             path: hierarchy.join(format!("{PREFIX}{lab}")),
         }
     }
 
-    /// The cgroup of this process, to come back to.
+    /// The cgroup of this process, to return to.
     pub(super) fn own(hierarchy: &Path) -> Result<Self, LabError> {
         let text = fs::read_to_string("/proc/self/cgroup").map_err(io_error("read /proc/self/cgroup"))?;
         let own = text
@@ -69,7 +69,7 @@ impl Cgroup {
             .find_map(|line| line.strip_prefix("0::/"))
             .unwrap_or("");
         let path = hierarchy.join(own);
-        // Seen from another cgroup namespace, or through a bind mount, the path may lead nowhere.
+        // From another cgroup namespace, or through a bind mount, the path may not exist.
         Ok(Self {
             path: if path.join("cgroup.procs").exists() {
                 path
@@ -79,24 +79,23 @@ impl Cgroup {
         })
     }
 
-    /// A cgroup below this one, which need not be there.
+    /// A cgroup below this one, which need not exist.
     pub(super) fn child(&self, name: &str) -> Self {
         Self {
             path: self.path.join(name),
         }
     }
 
-    /// The supervisor's, of a lab's subtree.
+    /// The supervisor's cgroup in a lab's subtree.
     pub(super) fn control(&self) -> Self {
         self.child(CONTROL)
     }
 
-    /// Its folder.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes it, and what is missing above it.
+    /// Creates the cgroup and its parents.
     pub(super) fn create(&self) -> Result<(), LabError> {
         fs::create_dir_all(&self.path).map_err(|error| LabError::Host {
             what: format!("make the cgroup {}", self.path.display()),
@@ -105,8 +104,8 @@ impl Cgroup {
         })
     }
 
-    /// Its `cgroup.procs`, open for a process to write itself into.
-    pub(super) fn entrance(&self) -> Result<File, LabError> {
+    /// Its `cgroup.procs`, open for a process to move itself.
+    pub(super) fn procs(&self) -> Result<File, LabError> {
         let path = self.path.join("cgroup.procs");
         OpenOptions::new()
             .write(true)
@@ -120,18 +119,18 @@ impl Cgroup {
         fs::write(&path, "0").map_err(io_error(format!("enter the cgroup {}", self.path.display())))
     }
 
-    /// Whether any process lives in it or below.
+    /// Whether it or a descendant contains a process.
     pub(super) fn populated(&self) -> bool {
         fs::read_to_string(self.path.join("cgroup.events")).is_ok_and(|events| is_populated(&events))
     }
 
-    /// Kills every process in it and below, then removes it. It may be gone already, or go meanwhile. Blocks for
-    /// as long as the processes take to die.
+    /// Kills every process in the subtree, then removes it; a removed cgroup is no error. Blocks until the processes
+    /// have ended.
     ///
-    /// The caller must not live in it.
+    /// The caller must not be in it.
     pub(super) fn remove(&self) -> Result<(), LabError> {
         let mut result = Ok(());
-        // Once is enough, unless somebody enters between the kill and the removal.
+        // Once is enough, unless a process enters between the kill and the removal.
         for _ in 0..LIMITS.cgroup_removals {
             self.kill()?;
             self.wait_empty()?;
@@ -143,7 +142,7 @@ impl Cgroup {
         result.map_err(io_error(format!("remove the cgroup {}", self.path.display())))
     }
 
-    /// Waits until no process lives in it or below: `cgroup.events` tells (cgroups(7)).
+    /// Waits until the subtree contains no process: `cgroup.events` reports it (cgroups(7)).
     fn wait_empty(&self) -> Result<(), LabError> {
         let failed = || {
             io_error(format!(
@@ -176,14 +175,14 @@ impl Cgroup {
             }
             let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
             match poll(&mut [PollFd::new(events.as_fd(), PollFlags::POLLPRI)], timeout) {
-                // A signal, such as SIGCHLD for one of these processes.
+                // EINTR: a signal, such as SIGCHLD for one of these processes.
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(errno) => return Err(failed()(errno.into())),
             }
         }
     }
 
-    /// Kills every process in it and below. It may be gone already.
+    /// Kills every process in the subtree; a removed cgroup is no error.
     pub(super) fn kill(&self) -> Result<(), LabError> {
         let kill = self.path.join("cgroup.kill");
         absent_is_fine(fs::write(&kill, "1")).map_err(|error| LabError::Host {
@@ -193,9 +192,8 @@ impl Cgroup {
         })
     }
 
-    /// Names of labs that have a subtree which nobody supervises.
-    ///
-    /// A subtree whose supervisor's cgroup is populated is a lab that is up, perhaps in another container.
+    /// Names of labs whose subtree has no supervisor. A lab whose supervisor's cgroup is populated is running,
+    /// perhaps in another container.
     pub(super) fn abandoned(hierarchy: &Path) -> Vec<String> {
         let Ok(entries) = fs::read_dir(hierarchy) else {
             return Vec::new();
@@ -206,7 +204,7 @@ impl Cgroup {
         names
             .filter_map(|name| Some(name.strip_prefix(PREFIX)?.to_owned()))
             .filter(|lab| check_name(lab).is_ok())
-            // A cgroup of somebody else's making, whatever its name, has no such child.
+            // Only a lab's subtree has this child.
             .filter(|lab| Self::of_lab(hierarchy, lab).control().path().is_dir())
             .filter(|lab| !Self::of_lab(hierarchy, lab).control().populated())
             .collect()

@@ -1,4 +1,4 @@
-//! A lab that is up, as its users see it.
+//! A running lab, as its users control it.
 
 use std::{
     collections::BTreeMap,
@@ -23,16 +23,16 @@ use super::{
     usage,
 };
 
-/// How long a lab lives.
+/// Lifetime of a lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifetime {
-    /// Until the value is dropped or its process ends, however that happens.
+    /// Until the value is dropped or its process ends.
     WithCaller,
     /// Until [`LabCluster::down`], or `plumbline lab down`.
     Detached,
 }
 
-/// A lab that is up.
+/// A running lab.
 #[derive(Debug)]
 pub struct LabCluster {
     access: Arc<LabAccess>,
@@ -42,12 +42,12 @@ pub struct LabCluster {
 }
 
 impl LabCluster {
-    /// Brings a lab up: returns when its nodes are Ready and its agents are started.
+    /// Starts a lab: returns when its nodes are Ready and its agents are started.
     ///
     /// `progress` is called with each step as it begins.
     ///
     /// # Errors
-    /// What keeps it from coming up; nothing is left then.
+    /// Why the lab did not start; nothing is left then.
     pub async fn up(
         config: &LabConfig,
         lifetime: Lifetime,
@@ -64,10 +64,10 @@ impl LabCluster {
         Ok(cluster)
     }
 
-    /// A lab that somebody else brought up.
+    /// Attaches to a lab that another process has started.
     ///
     /// # Errors
-    /// There is none of this name, or it does not answer.
+    /// No lab of this name is running, or its supervisor does not answer.
     pub async fn attach(name: &str) -> Result<Self, LabError> {
         root()?;
         super::check_name(name)?;
@@ -80,13 +80,13 @@ impl LabCluster {
         })
     }
 
-    /// It as cases use it.
+    /// The lab as a cluster for cases.
     #[must_use]
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// Takes it down, and returns when nothing is left.
+    /// Takes the lab down, and returns when nothing is left.
     ///
     /// # Errors
     /// What could not be removed.
@@ -101,12 +101,12 @@ impl LabCluster {
     /// Nodes, agents and pods as they are now.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The supervisor does not answer.
     pub async fn status(&self) -> Result<Status, LabError> {
         self.access.status().await
     }
 
-    /// Administrator's kubeconfig, for a process on this host: the API server's address is on loopback.
+    /// The administrator's kubeconfig, for processes on this host: the API server's address is on loopback.
     #[must_use]
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
@@ -118,11 +118,11 @@ impl LabCluster {
         self.access.dir.logs()
     }
 
-    /// Becomes a program in a place: terminal, process id and exit code are the program's. Returns only if that
-    /// fails. `argv` is as in [`Cluster::exec`].
+    /// Replaces this process by a program in a place, with its terminal and process id. Returns only if that fails.
+    /// `argv` is as in [`Cluster::exec`].
     ///
     /// # Errors
-    /// There is no such place, or the program can't be started.
+    /// The place does not exist, or the program can't be started.
     pub async fn become_program(&self, place: &Place, argv: &[String]) -> Result<ExitCode, LabError> {
         let Placed { command, placement } = self.access.place(place, argv).await?;
         spawn::become_program(command, placement).map_err(|error| LabError::NotStarted {
@@ -132,16 +132,16 @@ impl LabCluster {
         })
     }
 
-    /// Seconds of processors, user and system, by program, of those that have ended, too: see [`usage`].
+    /// CPU seconds, user and system, by program, including programs that have ended: see [`usage`].
     ///
     /// # Errors
-    /// There is no cgroup v2 hierarchy any more.
+    /// The cgroup v2 hierarchy is gone.
     pub fn processor_seconds(&self) -> Result<BTreeMap<&'static str, f64>, LabError> {
         usage::processor_seconds(self.access.dir.name())
     }
 }
 
-/// Takes a lab down by its name, or removes what a dead one left; nothing to do is no error.
+/// Takes a lab down by its name, or removes leftovers of a dead one; a lab that does not exist is no error.
 ///
 /// # Errors
 /// What could not be removed.
@@ -151,8 +151,8 @@ pub async fn down(name: &str) -> Result<Downed, LabError> {
     leftovers::take_down(name).await
 }
 
-/// Removes what a dead lab left. One that has a supervisor is [`Downed::Up`], and nothing happens to it: it lives, comes
-/// up, or is dying and will have left something in a moment.
+/// Removes leftovers of a dead lab. A lab with a supervisor is [`Downed::Up`] and is not changed: it is running,
+/// starting, or dying and will soon leave leftovers.
 ///
 /// # Errors
 /// What could not be removed.
@@ -162,7 +162,7 @@ pub fn remove_dead(name: &str) -> Result<Downed, LabError> {
     leftovers::remove_dead(name)
 }
 
-/// Names of all labs that are up, or have left something.
+/// Names of all labs that are running or have left anything.
 ///
 /// # Errors
 /// They can't be listed.

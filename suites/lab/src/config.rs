@@ -1,4 +1,4 @@
-//! What an embedded lab is told at its start.
+//! Configuration of an embedded lab.
 
 use std::{
     collections::BTreeSet,
@@ -18,30 +18,30 @@ use super::{IpFamilies, LIMITS, LabError, check_name, program, sibling, topology
 /// Settings of an embedded lab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LabConfig {
-    /// Its run id: everything that it makes carries it. See [`check_name`].
+    /// Run id, which is part of the names of all that the lab creates. See [`check_name`].
     pub name: String,
-    /// How many nodes, 1 to [`LabConfig::MOST_NODES`]; they are called `node1`, `node2` …
+    /// Number of nodes, 1 to [`LabConfig::MOST_NODES`]; their names are `node1`, `node2` …
     pub nodes: u8,
-    /// Of which families all its addresses are.
+    /// Families of all its addresses.
     pub families: IpFamilies,
-    /// What answers as the Kubernetes API.
+    /// Settings of the Kubernetes API.
     pub control_plane: ControlPlane,
-    /// How many times as long as elsewhere it may take to come up: 1, and more on a slow machine.
+    /// Factor for the start limit: 1, and more on a slow machine.
     pub timeout_scale: u32,
-    /// What is under test on each node.
+    /// The agent under test on each node.
     pub agent: AgentCommand,
     /// The `plumbline` executable: it is the supervisor and, as `plumbline probe`, the only container image.
     pub plumbline: PathBuf,
 }
 
-/// What answers as the Kubernetes API.
+/// Settings of the Kubernetes API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControlPlane {
-    /// How many API servers, 1 to [`ControlPlane::MOST_SERVERS`], over one store.
+    /// Number of API servers, 1 to [`ControlPlane::MOST_SERVERS`], over one store.
     pub servers: u8,
-    /// What they write into `default/kubernetes`.
+    /// Address that they write into `default/kubernetes`.
     pub advertise: Advertise,
-    /// A folder with etcd, kube-apiserver and kube-controller-manager, which run instead of our own.
+    /// A folder with etcd, kube-apiserver and kube-controller-manager, which replace the lab's own.
     pub programs: Option<PathBuf>,
 }
 
@@ -49,11 +49,11 @@ pub struct ControlPlane {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Advertise {
-    /// Its own: `default/kubernetes` has an endpoint for each, and agents ask one of them.
+    /// Its own: `default/kubernetes` has an endpoint for each server, and each agent uses one of them.
     #[default]
     Own,
-    /// That of a load balancer in front of all: `default/kubernetes` has one endpoint, which whoever stops takes away
-    /// from all, until the next of them reconciles. Agents ask the load balancer.
+    /// That of a load balancer in front of all: `default/kubernetes` has a single endpoint, which each server that
+    /// stops removes for all until the next one reconciles. Agents use the load balancer.
     Shared,
 }
 
@@ -89,31 +89,31 @@ impl ControlPlane {
 /// How the agent under test is started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentCommand {
-    /// What reports call it: `reference`, `mutant:NAME` …
+    /// Name in reports: `reference`, `mutant:NAME` …
     pub label: String,
     /// Program and first arguments; those of the target follow. The program's path is absolute.
     pub argv: Vec<String>,
     /// Optional features of the catalogue that it claims to have, by name.
     pub features: BTreeSet<String>,
-    /// Claims of the catalogue that it is known not to keep.
+    /// Claims of the catalogue that the target is known to break.
     pub deviations: Vec<Deviation>,
-    /// How it is run, cleaned up after and asked.
+    /// Start, readiness and clean-up of the agent.
     pub program: Program,
 }
 
 impl AgentCommand {
-    /// A target by its name, or by the path of its file; with a program in the place of its own, if one is given.
+    /// A target by its name, or by the path of its file. `program` replaces the target's own program.
     ///
     /// # Errors
-    /// There is no such target, it does not run in the lab, or there is no such program.
+    /// The target or the program does not exist, or the target does not run in the lab.
     pub fn of_target(name: &str, program: Option<&Path>) -> Result<Self, LabError> {
         let target = Target::find(name)?;
         let own = target.lab.ok_or_else(|| LabError::NotHere {
             target: name.to_owned(),
         })?;
         let path = match program {
-            // Links are not followed: one program of several names (busybox, a bundle of Kubernetes') goes by the name
-            // that it is called by.
+            // Symlinks are not resolved: a program with several names (busybox, a bundle of Kubernetes programs) acts
+            // by its name.
             Some(path) => std::path::absolute(path)
                 .ok()
                 .filter(|path| path.is_file())
@@ -132,7 +132,7 @@ impl AgentCommand {
         })
     }
 
-    /// Its program, by digest and version, and what of these could not be found out.
+    /// Digest and version of its program, and what could not be read.
     pub async fn software(&self) -> (AgentSoftware, Vec<String>) {
         let [path, first @ ..] = self.argv.as_slice() else {
             return Default::default();
@@ -146,14 +146,14 @@ impl AgentCommand {
 }
 
 impl LabConfig {
-    /// Most nodes of one lab: with one digit each, the order of their names is that of their numbers; and all of them
-    /// are one kernel's, which runs every agent's programs and holds every agent's maps.
+    /// Most nodes of one lab: with one digit each, their names sort by number. All of them share one kernel with all
+    /// agents' programs and maps.
     pub const MOST_NODES: u8 = 9;
 
     /// Two nodes of IPv4 with the reference agent; both programs are looked for beside the running one.
     ///
     /// # Errors
-    /// The name breaks [`check_name`], or one of the programs is not there.
+    /// The name breaks [`check_name`], or a program does not exist.
     pub fn new(name: &str) -> Result<Self, LabError> {
         check_name(name)?;
         Ok(Self {
@@ -167,7 +167,7 @@ impl LabConfig {
         })
     }
 
-    /// How long it may take to come up.
+    /// Limit of the lab's start.
     pub(super) fn up_limit(&self) -> Duration {
         let limit = match self.control_plane.programs {
             Some(_) => LIMITS.up_programs,
@@ -176,10 +176,10 @@ impl LabConfig {
         limit.saturating_mul(self.timeout_scale.max(1))
     }
 
-    /// Everything that can be wrong before anything is made.
+    /// Checks everything that can be checked before the lab is created.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first error.
     pub fn check(&self) -> Result<(), LabError> {
         check_name(&self.name)?;
         if self.nodes == 0 || self.nodes > Self::MOST_NODES {

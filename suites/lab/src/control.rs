@@ -1,6 +1,6 @@
-//! The control socket: one request, one answer, one connection.
+//! The control socket: one request and one response for each connection.
 //!
-//! It is there before the lab is, so that whoever asks meanwhile is told so, and whoever wants the lab down is heard.
+//! The socket exists before the lab, so that early requests get a response and an early `down` takes effect.
 
 use std::{io, os::unix::fs::PermissionsExt, path::Path, process, sync::Arc};
 
@@ -17,11 +17,11 @@ use cluster::ClusterError;
 use super::{
     LIMITS, LabError,
     error::io_error,
-    lab::Shared,
+    lab::RequestState,
     protocol::{Reply, Request},
 };
 
-/// Opens the socket.
+/// Creates the socket.
 pub(super) fn listen(path: &Path) -> Result<UnixListener, LabError> {
     let failed = || io_error(format!("listen on {}", path.display()));
     let listener = UnixListener::bind(path).map_err(failed())?;
@@ -29,14 +29,13 @@ pub(super) fn listen(path: &Path) -> Result<UnixListener, LabError> {
     Ok(listener)
 }
 
-/// Answers that the lab is starting, until somebody wants it down: that one's connection is returned.
-///
-/// One request at a time: each has its limit, and is of somebody who may end the lab anyway.
-pub(super) async fn wanted_down(listener: &UnixListener) -> UnixStream {
+/// Answers that the lab is starting, until a request wants it down, whose connection is returned. Requests are served
+/// one at a time: each has a time limit, and its sender may end the lab anyway.
+pub(super) async fn down_requested(listener: &UnixListener) -> UnixStream {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => match early(stream).await {
-                Ok(Some(asked)) => return asked,
+                Ok(Some(requester)) => return requester,
                 Ok(None) => {}
                 Err(error) => tracing::warn!(%error, "a request on the control socket failed"),
             },
@@ -65,8 +64,8 @@ async fn early(stream: UnixStream) -> io::Result<Option<UnixStream>> {
     }
 }
 
-/// Serves requests until it is dropped.
-pub(super) async fn serve(listener: UnixListener, lab: Arc<Shared>) {
+/// Serves requests until this future is dropped.
+pub(super) async fn serve(listener: UnixListener, lab: Arc<RequestState>) {
     let room = Arc::new(Semaphore::new(LIMITS.control_connections));
     let mut connections = JoinSet::new();
     loop {
@@ -86,7 +85,7 @@ pub(super) async fn serve(listener: UnixListener, lab: Arc<Shared>) {
                 });
             }
             Err(error) => {
-                // Nearly always a lack of file descriptors, which connections that end give back.
+                // Usually a lack of file descriptors, which closing connections return.
                 tracing::warn!(%error, "no connection could be accepted");
                 connections.join_next().await;
             }
@@ -94,7 +93,7 @@ pub(super) async fn serve(listener: UnixListener, lab: Arc<Shared>) {
     }
 }
 
-/// Reads a request; the inner error is one that makes no sense.
+/// Reads a request; the inner error is an invalid request.
 async fn request(stream: &mut BufReader<UnixStream>) -> io::Result<serde_json::Result<Request>> {
     let mut line = Vec::new();
     let mut limited = stream.take(LIMITS.control_bytes);
@@ -102,11 +101,11 @@ async fn request(stream: &mut BufReader<UnixStream>) -> io::Result<serde_json::R
     Ok(serde_json::from_slice(&line))
 }
 
-async fn answer(stream: UnixStream, lab: &Shared) -> io::Result<()> {
+async fn answer(stream: UnixStream, lab: &RequestState) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
     let reply = match request(&mut stream).await? {
         Ok(Request::Down) => {
-            // Answered by the supervisor, when it is done; if it is not listening it is going down already.
+            // The supervisor responds when the lab is down; if the receiver is gone, the lab is going down already.
             drop(lab.down.send(stream.into_inner()).await);
             return Ok(());
         }
@@ -121,14 +120,14 @@ async fn answer(stream: UnixStream, lab: &Shared) -> io::Result<()> {
     send(stream.get_mut(), &reply).await
 }
 
-/// Sends an answer.
+/// Sends a response.
 pub(super) async fn send(stream: &mut UnixStream, reply: &Reply) -> io::Result<()> {
     let mut line = serde_json::to_vec(reply)?;
     line.push(b'\n');
     stream.write_all(&line).await
 }
 
-async fn handle(request: Request, lab: &Shared) -> Result<Reply, ClusterError> {
+async fn handle(request: Request, lab: &RequestState) -> Result<Reply, ClusterError> {
     let done = |result: Result<(), String>, what: String| {
         result
             .map(|()| Reply::Done)
@@ -149,7 +148,7 @@ async fn handle(request: Request, lab: &Shared) -> Result<Reply, ClusterError> {
         ),
         Request::SetApiEndpoint { node, endpoint } => done(
             lab.agent(&node)?.set_api_endpoint(endpoint),
-            format!("tell the agent of {node} how to reach the API"),
+            format!("set the API endpoint of the agent of {node}"),
         ),
         Request::CleanUpAgent { node } => done(
             lab.agent(&node)?.clean_up().await,

@@ -1,28 +1,28 @@
-//! What the networks of nodes and pods have counted: whether a kernel has dropped, retransmitted or reset, which a history of
-//! probes alone can't tell from a datapath's doing.
+//! Counters of the network namespaces of nodes and pods: drops, retransmissions and resets by the kernel, which
+//! probes alone can't tell from effects of a datapath.
 
 use std::{fmt::Write as _, fs, io};
 
 use super::netns::NetNs;
 
-/// Lines in pairs, of names and of numbers (`TcpExt: … ListenDrops …`).
+/// Files with pairs of lines, names and numbers (`TcpExt: … ListenDrops …`).
 const IN_PAIRS: [&str; 2] = ["snmp", "netstat"];
-/// A name and its number in each line.
+/// A file with a name and its number in each line.
 const BY_LINE: &str = "snmp6";
 
-/// All counters of a network that are not 0, a line each: `TcpExt ListenDrops 3`.
+/// All counters of a network namespace that are not 0, a line each: `TcpExt ListenDrops 3`.
 ///
 /// # Errors
-/// They can't be read.
+/// The counters can't be read.
 pub fn counters(network: &NetNs) -> io::Result<String> {
     network.inside(|| {
-        // Shows the namespace of the thread that looks.
+        // procfs shows the namespace of the reading thread.
         let read = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
         let mut text = String::new();
         for name in IN_PAIRS {
             text += &in_pairs(&read(name)?);
         }
-        // A kernel may have no IPv6.
+        // The kernel may lack IPv6.
         Ok(text + &by_line(&read(BY_LINE).unwrap_or_default()))
     })
 }
@@ -54,7 +54,7 @@ fn by_line(file: &str) -> String {
 
 fn add(text: &mut String, name: &str, number: &str) {
     if number != "0" {
-        // A String takes all that is written.
+        // Writing into a String does not fail.
         let _ = writeln!(text, "{name} {number}");
     }
 }

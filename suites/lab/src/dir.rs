@@ -1,6 +1,6 @@
 //! A lab's folder `/run/plumbline/<name>`: lock, socket, kubeconfigs, logs.
 //!
-//! Who holds the lock is the lab's supervisor. A folder whose lock is free is what a dead one left.
+//! The lab's supervisor holds the lock. A folder with a free lock belongs to a dead lab.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
@@ -12,22 +12,22 @@ use std::{
 
 use super::{LIMITS, LabError, check_name, error::io_error};
 
-/// Where the folders of all labs are.
+/// Parent of the folders of all labs.
 const ROOT: &str = "/run/plumbline";
-/// How the name of a folder ends that is being removed: no lab's does.
+/// Suffix of a folder that is being removed: no lab's name has it.
 const GONE: &str = ".gone";
 
-/// The folder of one lab, which need not be there.
+/// The folder of one lab, which need not exist.
 #[derive(Clone, Debug)]
 pub(super) struct LabDir {
     name: String,
     path: PathBuf,
 }
 
-/// The lock of a lab; free again when this is dropped.
+/// The lock of a lab, released when this is dropped.
 #[derive(Debug)]
 pub(super) struct Lock {
-    /// Held, never used.
+    /// Never read: it holds the lock.
     _file: File,
 }
 
@@ -39,7 +39,7 @@ impl LabDir {
         }
     }
 
-    /// Every lab that has a folder, by name.
+    /// All labs that have a folder, by name.
     pub(super) fn all() -> Result<Vec<Self>, LabError> {
         let names = named_in(Path::new(ROOT)).map_err(io_error(format!("read {ROOT}")))?;
         Ok(names.iter().map(|name| Self::new(name)).collect())
@@ -63,17 +63,17 @@ impl LabDir {
         self.path.join("kubeconfig")
     }
 
-    /// Kubeconfig for the agent of a node, and for processes on it.
+    /// Kubeconfig for the agent of a node, and for processes on the node.
     pub(super) fn node_kubeconfig(&self, node: &str) -> PathBuf {
         self.path.join(format!("kubeconfig-{node}"))
     }
 
-    /// The folder of a node, for processes on it; it need not be there.
+    /// The folder of a node, for processes on it; it need not exist.
     pub(super) fn node_folder(&self, node: &str) -> PathBuf {
         self.path.join(format!("node-{node}"))
     }
 
-    /// Kubeconfig for the agent of a node that a case leads to the API by another way.
+    /// Kubeconfig for an agent that a case redirects to another API endpoint.
     pub(super) fn redirected_kubeconfig(&self, node: &str) -> PathBuf {
         self.path.join(format!("kubeconfig-{node}-led"))
     }
@@ -88,7 +88,7 @@ impl LabDir {
         self.path.join("kubeconfig-controllers")
     }
 
-    /// What Kubernetes' own control plane keeps and reads.
+    /// Data and configuration of Kubernetes' own control plane.
     pub(super) fn control_plane(&self) -> PathBuf {
         self.path.join("control-plane")
     }
@@ -113,17 +113,17 @@ impl LabDir {
         self.logs().join(format!("agent-{node}.log"))
     }
 
-    /// What an agent keeps between its runs.
+    /// State directory of an agent, kept between its runs.
     pub(super) fn agent_state(&self, node: &str) -> PathBuf {
         self.agent_log(node).with_extension("state")
     }
 
-    /// What the container of a pod writes to stdout. A link to the file of the newest pod of this name.
+    /// Stdout of a pod's container. A symlink to the file of the newest pod of this name.
     pub(super) fn pod_log(&self, namespace: &str, pod: &str) -> PathBuf {
         self.logs().join(format!("{namespace}_{pod}.log"))
     }
 
-    /// Takes the lock, making the folder if need be; `None` if somebody holds it.
+    /// Takes the lock, creating the folder if necessary; `None` if it is held.
     pub(super) fn lock(&self) -> Result<Option<Lock>, LabError> {
         let failed = |error: io::Error| LabError::Host {
             what: format!("lock {}", self.path.display()),
@@ -151,7 +151,7 @@ impl LabDir {
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
-            // Its holder may have removed it before it let go: then this lock is nobody's.
+            // The holder may have removed the file before it released the lock: then this lock protects nothing.
             let same = fs::metadata(&path)
                 .is_ok_and(|now| file.metadata().is_ok_and(|ours| ours.ino() == now.ino()));
             if same {
@@ -166,17 +166,17 @@ impl LabDir {
     /// Removes the folder; the caller holds the lock.
     pub(super) fn remove(&self, lock: Lock) -> Result<(), LabError> {
         let failed = |error| io_error(format!("remove {}", self.path.display()))(error);
-        // Out of the way at once: a new lab of this name may begin its own.
+        // Renamed first, so that a new lab of this name can create its own.
         let gone = Path::new(ROOT).join(format!("{}{}{GONE}", self.name, process::id()));
         fs::rename(&self.path, &gone).map_err(failed)?;
         drop(lock);
         fs::remove_dir_all(&gone).map_err(failed)?;
-        // The last lab takes the root along; another lab's folder in it is no error.
+        // The last lab removes the root as well; it is not empty while another lab exists.
         drop(fs::remove_dir(ROOT));
         Ok(())
     }
 
-    /// Removes folders whose removal was cut off. One that somebody is removing right now may go either way.
+    /// Removes folders whose removal was interrupted. One that is being removed now may be removed by either process.
     pub(super) fn remove_gone() {
         for entry in fs::read_dir(ROOT).into_iter().flatten().flatten() {
             if entry.file_name().to_string_lossy().ends_with(GONE) {
@@ -185,7 +185,7 @@ impl LabDir {
         }
     }
 
-    /// Removes everything in the folder but the lock, which the caller holds.
+    /// Removes everything in the folder except the lock, which the caller holds.
     pub(super) fn empty(&self) -> Result<(), LabError> {
         let failed = |error| io_error(format!("empty {}", self.path.display()))(error);
         for entry in fs::read_dir(&self.path).map_err(failed)? {
@@ -208,10 +208,10 @@ impl LabDir {
     }
 }
 
-/// What a folder has that is named as a lab may be ([`check_name`]), in order; nothing where there is no such folder.
+/// Entries of a folder whose names are valid for labs ([`check_name`]), sorted; none if the folder does not exist.
 ///
 /// # Errors
-/// It can't be read.
+/// The folder can't be read.
 pub fn named_in(folder: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

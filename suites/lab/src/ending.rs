@@ -1,4 +1,4 @@
-//! Ends processes, and says in words how they ended.
+//! Ends processes and describes their exit status.
 
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
 
@@ -11,10 +11,10 @@ use tokio::{process::Child, time::timeout};
 
 use super::LIMITS;
 
-/// Ends a process and says how it went.
+/// Ends a process and describes its exit status.
 pub(super) async fn stop(child: &mut Child, how: Stop) -> String {
     if let (Stop::Term, Some(pid)) = (how, child.id()) {
-        // It may have ended by itself just now.
+        // The process may have ended by itself.
         kill(Pid::from_raw(pid.cast_signed()), Signal::SIGTERM).ok();
         if let Ok(status) = timeout(LIMITS.agent_stop, child.wait()).await {
             return status.map_or_else(|error| error.to_string(), describe);
@@ -27,7 +27,7 @@ pub(super) async fn stop(child: &mut Child, how: Stop) -> String {
         .map_or_else(|error| error.to_string(), describe)
 }
 
-/// An exit status in words.
+/// Describes an exit status.
 pub(super) fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit code {code}"),

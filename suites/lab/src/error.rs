@@ -1,20 +1,20 @@
-//! Why a lab could not do what was asked.
+//! Why a lab could not be made or used.
 //!
-//! Messages are whole: they contain what a lower layer said, and name no source, or reports would say it twice.
+//! Messages are complete: they contain the lower layer's text and have no source, or reports would repeat it.
 
 use std::{io, path::PathBuf, time::Duration};
 
 use cluster::Place;
 
-/// One cause each.
+/// One variant for each cause.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// Not a lab's name.
+    /// An invalid lab name.
     #[error(
         "{found:?} can't be a lab's name; expected 1 to 32 of a-z, 0-9 and '-', with no '-' at either end"
     )]
     Name {
-        /// What was given.
+        /// The invalid value.
         found: String,
     },
     /// No node, or too many.
@@ -24,7 +24,7 @@ pub enum LabError {
         most = super::LabConfig::MOST_NODES
     )]
     Nodes {
-        /// What was given.
+        /// The invalid value.
         found: u8,
     },
     /// No API server, or too many.
@@ -33,7 +33,7 @@ pub enum LabError {
         most = super::ControlPlane::MOST_SERVERS
     )]
     ApiServers {
-        /// What was given.
+        /// The invalid value.
         found: u8,
     },
     /// A program of Kubernetes' own control plane is missing.
@@ -44,24 +44,24 @@ pub enum LabError {
     ControlPlane {
         /// The folder.
         folder: PathBuf,
-        /// What it lacks.
+        /// The missing program.
         program: &'static str,
     },
     /// The agent's command line is empty.
     #[error("the agent's command is empty; expected a program, such as the path of reference-agent")]
     NoAgent,
-    /// A program is not where it was looked for.
+    /// A program is not at the expected path.
     #[error(
         "there is no {what} program at {path}; expected an absolute path of an executable. \
          Build it in the source tree: `cargo build -p plumbline -p reference-agent`"
     )]
     MissingProgram {
-        /// Which.
+        /// Name of the program.
         what: String,
-        /// Where.
+        /// The expected path.
         path: PathBuf,
     },
-    /// A target's program is nowhere.
+    /// The program of a target was not found.
     #[error(
         "there is no program {program}: expected it beside plumbline, in the folder that {folder} names, or on the \
          PATH. Say where it is with --agent PATH, or build the source tree's own: \
@@ -72,10 +72,10 @@ pub enum LabError {
         /// Its name.
         program: String,
     },
-    /// Not a target.
+    /// An invalid target.
     #[error(transparent)]
     Target(#[from] cluster::target::TargetError),
-    /// A target whose file says how it is installed on a cluster, and nothing of the lab.
+    /// A target whose file describes no program for the lab.
     #[error(
         "the target {target} does not run in the embedded lab: expected a part `lab` in its file, found only `cluster`, \
          which says how it is installed on a cluster (`plumbline targets show {target}`)"
@@ -84,7 +84,7 @@ pub enum LabError {
         /// Its name, or its file.
         target: String,
     },
-    /// A program that the target calls is not there.
+    /// A program that the target calls was not found.
     #[error("the target {target} calls {tool}, which is not on the PATH; install it")]
     MissingTool {
         /// The target.
@@ -92,7 +92,7 @@ pub enum LabError {
         /// The program.
         tool: String,
     },
-    /// The kernel, or the host, lacks something that the target needs.
+    /// The kernel or the host lacks a feature that the target needs.
     #[error(
         "the target {target} needs {need}, which this host lacks: `{tried}` said: {why}. \
          Load the module or install the package that is named, or use a kernel with that option"
@@ -100,11 +100,11 @@ pub enum LabError {
     MissingNeed {
         /// The target.
         target: String,
-        /// What it needs.
+        /// The missing feature.
         need: String,
-        /// The command that would have shown it.
+        /// The command that checks it.
         tried: String,
-        /// What that said.
+        /// Its output.
         why: String,
     },
     /// Namespaces and cgroups need root.
@@ -119,13 +119,13 @@ pub enum LabError {
          no cgroup and may mount nothing. Start it with sudo on the host, or in a privileged container that is not rootless"
     )]
     UserNamespace,
-    /// Root lacks something that root has.
+    /// Root lacks capabilities.
     #[error(
         "the lab needs {missing}, which this process lacks although it is root. In a container: docker run --privileged; \
          as a service: leave them in its CapabilityBoundingSet"
     )]
     Capabilities {
-        /// Names, as in capabilities(7).
+        /// Names as in capabilities(7).
         missing: String,
     },
     /// The kernel is too old.
@@ -137,7 +137,7 @@ pub enum LabError {
     OldKernel {
         /// Its release.
         found: String,
-        /// Major and minor number of the oldest that will do.
+        /// The oldest supported version, major and minor.
         oldest: (u32, u32),
     },
     /// The kernel has no bpf file system.
@@ -146,13 +146,13 @@ pub enum LabError {
          /proc/filesystems. Use a kernel with CONFIG_BPF_SYSCALL"
     )]
     NoBpffs,
-    /// Nobody is reached by loopback.
+    /// Loopback does not connect.
     #[error(
         "nobody can be reached at 127.0.0.1 of this host, where the lab's API is: {error}. Set the loopback up: ip link \
          set lo up"
     )]
     NoLoopback {
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
     /// No cgroup v2 hierarchy is mounted.
@@ -167,17 +167,17 @@ pub enum LabError {
          Boot without ipv6.disable=1, or make a lab of IPv4 (leave out --ipv6 and --dual)"
     )]
     NoIpv6,
-    /// The kernel, or this container, lacks something.
+    /// The kernel, or this container, lacks a feature.
     #[error("this host can't {what}: {why}. {remedy}")]
     Host {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// What the kernel said.
+        /// The kernel's error.
         why: String,
-        /// What to do.
+        /// What the user can do.
         remedy: &'static str,
     },
-    /// A lab of this name is up.
+    /// A lab of this name is running.
     #[error(
         "the lab {name:?} is already up (supervisor: process {pid}). Use it, take it down \
          (plumbline lab down --name {name}), or choose another name"
@@ -185,10 +185,10 @@ pub enum LabError {
     AlreadyUp {
         /// Its name.
         name: String,
-        /// Its supervisor.
+        /// Process id of its supervisor.
         pid: u32,
     },
-    /// Somebody is bringing up a lab of this name.
+    /// A lab of this name is being started.
     #[error(
         "the lab {name:?} is being brought up just now (supervisor: process {pid}). Wait until it is up, or take it down \
          (plumbline lab down --name {name}), which ends its start"
@@ -196,10 +196,10 @@ pub enum LabError {
     Starting {
         /// Its name.
         name: String,
-        /// Its supervisor.
+        /// Process id of its supervisor.
         pid: u32,
     },
-    /// Something lives where a lab's supervisor should, and does not answer.
+    /// The supervisor's cgroup contains a process, which does not answer.
     #[error(
         "the lab {name:?} has a supervisor that did not answer within {limit:?} (process: see {cgroup}/cgroup.procs). \
          If another container brought it up, take it down there; otherwise kill that process and try again"
@@ -209,58 +209,58 @@ pub enum LabError {
         name: String,
         /// The supervisor's cgroup.
         cgroup: PathBuf,
-        /// How long was waited.
+        /// How long it was waited for.
         limit: Duration,
     },
-    /// There is no such lab.
+    /// No lab of this name is running.
     #[error("there is no lab {name:?}; make one: plumbline lab up --name {name}")]
     NotUp {
         /// Its name.
         name: String,
     },
-    /// The supervisor ended, or said no, before the lab was ready.
+    /// The supervisor ended, or refused, before the lab was ready.
     #[error("the lab {name:?} did not come up: {why}")]
     Start {
         /// Its name.
         name: String,
-        /// What it said, and the end of its log.
+        /// Its message, and the end of its log.
         why: String,
     },
-    /// Something did not happen within its limit.
+    /// An operation did not end within its limit.
     #[error("{what} did not happen within {limit:?}{hint}")]
     Limit {
-        /// What was waited for.
+        /// The operation.
         what: String,
-        /// How long.
+        /// The limit.
         limit: Duration,
-        /// What to look at: the end of a log, or empty.
+        /// Further information: the end of a log, or empty.
         hint: String,
     },
-    /// The supervisor's answer.
+    /// The supervisor refused a request.
     #[error(transparent)]
     Refused(#[from] cluster::ClusterError),
-    /// Talking with the supervisor failed.
+    /// The connection to the supervisor failed.
     #[error("failed to talk with the supervisor of lab {name:?}: {why}")]
     Control {
         /// The lab.
         name: String,
-        /// What came of it.
+        /// The cause.
         why: String,
     },
     /// A call to the kernel about namespaces, links, addresses or routes failed.
     #[error("failed to {what}: {error}")]
     Netlink {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// What the kernel said.
+        /// The kernel's error.
         error: rtnetlink::Error,
     },
-    /// The API server did not take something.
+    /// The API server refused a request.
     #[error("failed to {what}: {error}")]
     Api {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// Its answer.
+        /// The API server's error.
         error: Box<kube::Error>,
     },
     /// A program can't be started in a place.
@@ -271,22 +271,22 @@ pub enum LabError {
     NotStarted {
         /// Its name or path.
         program: String,
-        /// Where.
+        /// The place.
         place: Place,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// Any other call failed.
+    /// Another system call failed.
     #[error("failed to {what}: {error}")]
     Io {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// What came of it.
+        /// The cause.
         error: io::Error,
     },
 }
 
-/// For `map_err`: what was tried, as the fragment that completes "failed to …".
+/// For `map_err`: the operation, which completes "failed to …".
 pub(super) fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> LabError {
     let what = what.into();
     move |error| LabError::Io { what, error }

@@ -1,4 +1,4 @@
-//! What explains a failure: logs, objects, what networks have counted, and what the agents say of their maps.
+//! Evidence of a failure: logs, objects, network counters, and the agents' programmed state.
 
 use std::{fs, io, path::Path};
 
@@ -20,7 +20,7 @@ use super::{
     netns::NetNs,
 };
 
-/// Fills a folder. What can't be had is said in its place; only a folder that can't be written is an error.
+/// Fills a folder. A file that can't be filled contains the reason; only a folder that can't be written is an error.
 pub(super) async fn of_cluster(lab: &LabAccess, folder: &Path) -> Result<(), ClusterError> {
     let failed = unwritten(folder);
     fs::create_dir_all(folder.join("logs")).map_err(failed)?;
@@ -51,7 +51,7 @@ pub(super) async fn of_cluster(lab: &LabAccess, folder: &Path) -> Result<(), Clu
     Ok(())
 }
 
-/// What agents say of their maps. Their logs are the cluster's: supervisor and pods write into the same folder.
+/// The agents' programmed state. Their logs are in the cluster's log folder, as those of supervisor and pods.
 pub(super) async fn of_agents(lab: &LabAccess, folder: &Path) -> Result<(), ClusterError> {
     let failed = unwritten(folder);
     let agent = &lab.about.config.agent;
@@ -77,14 +77,14 @@ fn unwritten(folder: &Path) -> impl Fn(io::Error) -> ClusterError + Copy {
     move |error| ClusterError::failed(format!("write evidence into {}", folder.display()), error)
 }
 
-/// All pods, if they can be had.
+/// All pods, if they can be listed.
 async fn living(lab: &LabAccess) -> Option<Vec<Pod>> {
     let api: Api<Pod> = Api::all(lab.client.clone());
     let pods = timeout(LIMITS.control, api.list(&ListParams::default())).await;
     Some(pods.ok()?.ok()?.items)
 }
 
-/// Those with a network of their own: nodes, and pods that have one.
+/// Nodes, and pods with a network of their own.
 fn places(lab: &LabAccess, pods: &[Pod]) -> Vec<(String, Place)> {
     let of_node = |node: &str| {
         (
@@ -106,7 +106,7 @@ fn places(lab: &LabAccess, pods: &[Pod]) -> Vec<(String, Place)> {
     nodes.chain(pods.iter().filter(has_own).map(of_pod)).collect()
 }
 
-/// What the network of a place has counted.
+/// Network counters of a place.
 async fn counted(lab: &LabAccess, place: &Place) -> String {
     let read = async {
         let located = lab.locate(place).await?;
@@ -117,8 +117,8 @@ async fn counted(lab: &LabAccess, place: &Place) -> String {
     counted.unwrap_or_else(|error| format!("what the network has counted could not be read: {error}\n"))
 }
 
-/// Pods' logs have their uids in their names. Those of pods that are gone belong to what ran in the lab before, and are
-/// left out: each case would have the logs of all cases before it.
+/// Whether a log belongs to a pod that still exists, by the uid in its name. Logs of deleted pods belong to earlier
+/// cases, and each case would copy all of them.
 fn is_wanted(log: &str, living: Option<&[String]>) -> bool {
     let is_pods = log.contains('_');
     !is_pods || living.is_none_or(|living| living.iter().any(|uid| log.contains(uid.as_str())))
@@ -128,7 +128,7 @@ fn copy_logs(from: &Path, to: &Path, living: Option<&[String]>) -> io::Result<()
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let name = entry.file_name();
-        // The links to the newest pod of a name are for people who look at a running lab.
+        // The symlinks to the newest pod of a name are for users of a running lab.
         if entry.file_type()?.is_file() && is_wanted(&name.to_string_lossy(), living) {
             fs::copy(entry.path(), to.join(entry.file_name()))?;
         }
@@ -187,6 +187,6 @@ mod tests {
         assert!(is("agent-node1.log"));
         assert!(is("ns_b1_1-2.log"));
         assert!(!is("ns_b1_3-4.log"));
-        assert!(is_wanted("ns_b1_3-4.log", None), "nobody knows which are gone");
+        assert!(is_wanted("ns_b1_3-4.log", None), "the pods are unknown");
     }
 }

@@ -1,4 +1,4 @@
-//! Asks an agent whether it is ready.
+//! Reads an agent's readiness endpoint.
 
 use std::{
     io,
@@ -13,7 +13,7 @@ use tokio::{
 
 use super::netns::NetNs;
 
-/// Whether an agent says that it is ready; an error if it says nothing.
+/// Whether an agent is ready; an error if it does not answer.
 pub async fn ready(net: &NetNs, Ready { port, path }: &Ready) -> io::Result<bool> {
     let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), *port);
     let socket = net.inside(TcpSocket::new_v4)?;
@@ -25,7 +25,7 @@ pub async fn ready(net: &NetNs, Ready { port, path }: &Ready) -> io::Result<bool
     parse(&head).ok_or_else(|| io::Error::other("this is no HTTP"))
 }
 
-/// Whether an HTTP answer begins with status 200; nothing if it is none.
+/// Whether an HTTP response has status 200; `None` if it is not HTTP.
 fn parse(head: &[u8]) -> Option<bool> {
     let head = str::from_utf8(head).ok()?;
     let status = head.strip_prefix("HTTP/1.")?.split(' ').nth(1)?;

@@ -1,7 +1,7 @@
-//! What a lab asks of this host, looked at before anything is made.
+//! Checks the requirements of a lab on this host before anything is created.
 //!
-//! Each thing that is missing is a [`LabError`] of its own, which says what to do. A range of addresses that the host uses
-//! too is none: the lab's exists only in the lab's namespaces.
+//! Each missing requirement is a [`LabError`] of its own with its remedy. Addresses that the host uses too are no
+//! error: the lab's exist only in the lab's namespaces.
 
 use std::{
     fs, io,
@@ -19,7 +19,7 @@ use super::{
     topology::{NodeAddresses, on_underlay},
 };
 
-/// The oldest kernel for which the lab is made: `cgroup.kill` is of 5.14, and what agents' programs need of 5.15.
+/// The oldest supported kernel: `cgroup.kill` needs 5.14, and agents' programs need 5.15.
 const OLDEST_KERNEL: (u32, u32) = (5, 15);
 
 /// Capabilities that the lab uses, by their bits in linux/capability.h.
@@ -38,10 +38,10 @@ pub(super) fn root() -> Result<(), LabError> {
     }
 }
 
-/// Looks at everything that can be seen beforehand, and returns where the cgroup v2 hierarchy is.
+/// Checks all requirements, and returns the mount point of the cgroup v2 hierarchy.
 ///
 /// # Errors
-/// The first thing that is missing.
+/// The first missing requirement.
 pub(super) fn check(families: IpFamilies) -> Result<PathBuf, LabError> {
     root()?;
     let read = |path: &str| fs::read_to_string(path).map_err(io_error(format!("read {path}")));
@@ -58,13 +58,13 @@ pub(super) fn check(families: IpFamilies) -> Result<PathBuf, LabError> {
     Ok(hierarchy)
 }
 
-/// A listening socket on a loopback that is down can be made, and not reached.
+/// Connects to a listening socket: on a loopback that is down it can be created, but not reached.
 fn loopback() -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     TcpStream::connect_timeout(&listener.local_addr()?, LIMITS.front_connect).map(drop)
 }
 
-/// Root of a user namespace owns nothing of the host: no cgroup, no `/run`, no file of `/proc/sys`.
+/// Root of a user namespace has no rights on the host's cgroups, `/run` and `/proc/sys`.
 fn initial_user_namespace(uid_map: &str) -> Result<(), LabError> {
     // user_namespaces(7): the initial one maps all ids to themselves.
     let all: Vec<&str> = uid_map.split_whitespace().collect();
@@ -98,7 +98,7 @@ fn capable(status: &str) -> Result<(), LabError> {
 fn new_enough(release: &str) -> Result<(), LabError> {
     let mut numbers = release.split(|character: char| !character.is_ascii_digit());
     let mut number = || numbers.next().and_then(|text| text.parse::<u32>().ok());
-    // A release that is no version says nothing of its age.
+    // A release that is no version number passes.
     match (number(), number()) {
         (Some(major), Some(minor)) if (major, minor) < OLDEST_KERNEL => Err(LabError::OldKernel {
             found: release.to_owned(),
@@ -117,7 +117,7 @@ fn has_bpf_file_system(filesystems: &str) -> Result<(), LabError> {
     }
 }
 
-/// Ranges of a lab of so many nodes that this host uses as well, each with what the host has; one line each.
+/// Address ranges of a lab that this host uses as well, each with the host's network; one line each.
 ///
 /// # Errors
 /// The host's routes can't be read.
@@ -152,7 +152,7 @@ fn named(
     ranges.into_iter().map(move |range| (what, range))
 }
 
-/// The widest of the host's networks that shares an address with a range; the default route is no use of an address.
+/// The widest of the host's networks that overlaps with a range; default routes don't count.
 fn overlapping(range: IpNet, host: &[IpNet]) -> Option<IpNet> {
     let shares =
         |network: &&IpNet| network.prefix_len() > 0 && (network.contains(&range) || range.contains(*network));
@@ -166,7 +166,7 @@ fn overlapping(range: IpNet, host: &[IpNet]) -> Option<IpNet> {
 mod tests {
     use super::*;
 
-    fn said<T: std::fmt::Debug>(result: Result<T, LabError>) -> String {
+    fn message<T: std::fmt::Debug>(result: Result<T, LabError>) -> String {
         result.expect_err("something is missing").to_string()
     }
 
@@ -183,10 +183,10 @@ mod tests {
             new_enough(release).expect(release);
         }
         for release in ["5.14.0-427.el9.x86_64", "4.18.0", "2.6.78", "5.4"] {
-            let said = said(new_enough(release));
+            let message = message(new_enough(release));
             assert!(
-                said.contains(release) && said.contains("expected 5.15 or newer"),
-                "{said}"
+                message.contains(release) && message.contains("expected 5.15 or newer"),
+                "{message}"
             );
         }
     }
@@ -194,23 +194,26 @@ mod tests {
     #[test]
     fn missing_capabilities_are_named() {
         capable("Name:\tx\nCapEff:\t000001ffffffffff\n").expect("all");
-        let said = said(capable("CapEff:\t00000000a80425fb\n"));
-        assert!(said.contains("CAP_NET_ADMIN and CAP_SYS_ADMIN"), "{said}");
-        assert!(said.contains("--privileged"), "{said}");
+        let message = message(capable("CapEff:\t00000000a80425fb\n"));
+        assert!(message.contains("CAP_NET_ADMIN and CAP_SYS_ADMIN"), "{message}");
+        assert!(message.contains("--privileged"), "{message}");
     }
 
     #[test]
     fn root_of_a_user_namespace_is_told_apart() {
         initial_user_namespace("         0          0 4294967295\n").expect("the initial one");
-        let said = said(initial_user_namespace("         0       1000          1\n"));
-        assert!(said.contains("user namespace") && said.contains("sudo"), "{said}");
+        let message = message(initial_user_namespace("         0       1000          1\n"));
+        assert!(
+            message.contains("user namespace") && message.contains("sudo"),
+            "{message}"
+        );
     }
 
     #[test]
     fn a_kernel_without_a_bpf_file_system_is_named() {
         has_bpf_file_system("nodev\tsysfs\nnodev\tbpf\n\text4\n").expect("there is one");
-        let said = said(has_bpf_file_system("nodev\tsysfs\nnodev\tbpfx\n\text4\n"));
-        assert!(said.contains("CONFIG_BPF_SYSCALL"), "{said}");
+        let message = message(has_bpf_file_system("nodev\tsysfs\nnodev\tbpfx\n\text4\n"));
+        assert!(message.contains("CONFIG_BPF_SYSCALL"), "{message}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A lab that is up: everything that lives as long as the supervisor.
+//! A running lab: everything that lives as long as the supervisor.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +28,7 @@ use super::{
     cgroup::Cgroup,
     dir::LabDir,
     error::io_error,
-    kubelet::{Kubelet, Kubelets, Place, Table},
+    kubelet::{Kubelet, Kubelets, PodPlace, Table},
     needs,
     netns::NetNs,
     node::{Node, Underlay},
@@ -37,19 +37,19 @@ use super::{
     topology::NodeAddresses,
 };
 
-/// Everything; its end is that of all tasks, and with them of their processes and namespaces.
+/// All tasks of a lab. Ending them ends their processes and namespaces.
 #[derive(Debug)]
 pub(super) struct Lab {
     tasks: JoinSet<()>,
-    shared: Arc<Shared>,
+    shared: Arc<RequestState>,
     _underlay: Arc<Underlay>,
 }
 
-/// What requests on the control socket need.
+/// State for requests on the control socket.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct RequestState {
     pub(super) about: About,
-    /// Takes the connection of whoever wants the lab down, to be answered when it is.
+    /// Receives the connection of a `down` request, which is answered when the lab is down.
     pub(super) down: mpsc::Sender<UnixStream>,
     nodes: BTreeMap<String, Member>,
     outside: NetNs,
@@ -67,7 +67,7 @@ struct Member {
 }
 
 impl Lab {
-    /// Brings everything up.
+    /// Starts all parts.
     pub(super) async fn start(
         config: LabConfig,
         tree: &Cgroup,
@@ -93,7 +93,7 @@ impl Lab {
         let controllers = kube_client(&dir.controllers_kubeconfig()).await?;
         control_the_rest(&controllers, families, &underlay, &all, &mut tasks);
         if api.are_ours() {
-            // Kubernetes' own control plane has its own.
+            // kube-controller-manager has its own.
             let slices = keep_slices(controllers, SliceSettings::default(), CancellationToken::new());
             tasks.spawn(slices);
         }
@@ -137,7 +137,7 @@ impl Lab {
         let pods = members
             .values()
             .map(|member| (member.node.clone(), member.pods.clone()));
-        api.ask_about_pods(Arc::new(Kubelets::new(pods, config.plumbline.clone())));
+        api.set_kubelet(Arc::new(Kubelets::new(pods, config.plumbline.clone())));
 
         steps.begin(format!("agents: {}", config.agent.label));
         try_join_all(members.values().map(|member| member.agent.started())).await?;
@@ -149,7 +149,7 @@ impl Lab {
             pid: process::id(),
             api: format!("https://{}", api.admin()),
         };
-        let shared = Shared {
+        let shared = RequestState {
             about,
             down,
             nodes: members,
@@ -165,15 +165,15 @@ impl Lab {
         })
     }
 
-    /// Has a task serve it from now on.
-    pub(super) fn serve<S>(&mut self, server: impl FnOnce(Arc<Shared>) -> S)
+    /// Spawns a task that serves the lab.
+    pub(super) fn serve<S>(&mut self, server: impl FnOnce(Arc<RequestState>) -> S)
     where
         S: Future<Output = ()> + Send + 'static,
     {
         self.tasks.spawn(server(self.shared.clone()));
     }
 
-    /// Returns when a task ends by itself, which none should: the lab is then no lab any more.
+    /// Returns when a task ends by itself, which is always an error.
     pub(super) async fn broken(&mut self) -> LabError {
         let why = match self.tasks.join_next().await {
             Some(Err(error)) => error.to_string(),
@@ -201,7 +201,7 @@ fn control_the_rest(
     nodes: &[NodeAddresses],
     tasks: &mut JoinSet<()>,
 ) {
-    // Nobody cancels them: they end as tasks do.
+    // Never cancelled: the controllers end as tasks.
     let stop = CancellationToken::new();
     tasks.spawn(schedule(client.clone(), stop.clone()));
     tasks.spawn(Balancer::new(client.clone(), families.load_balancers()).run(stop.clone()));
@@ -220,7 +220,7 @@ fn describe<'a>(config: &LabConfig, nodes: impl Iterator<Item = &'a Node>) -> De
         name: node.name.clone(),
         addresses: node.addresses.internal(),
     };
-    // Others are those of its parts, which whoever uses it has.
+    // The parts declare the other capabilities.
     let mut capabilities = BTreeSet::from([Capability::ApiWrite]);
     if config.families.has_ipv4() {
         capabilities.insert(Capability::Ipv4);
@@ -242,14 +242,14 @@ fn describe<'a>(config: &LabConfig, nodes: impl Iterator<Item = &'a Node>) -> De
         image: cluster::PROBE.to_owned(),
         pull_secrets: Vec::new(),
         confined: None,
-        // One agent for all labs of a run, which reads it once.
+        // All labs of a run have the same agent, so the run reads its software once.
         software: Software::default(),
         nodes_of_others: 0,
     }
 }
 
-impl Shared {
-    /// As `plumbline lab status` shows it.
+impl RequestState {
+    /// The state for `plumbline lab status`.
     pub(super) async fn status(&self) -> Status {
         let nodes = self.nodes.values().map(async |member| NodeStatus {
             name: member.node.name.clone(),
@@ -275,7 +275,7 @@ impl Shared {
         self.member(node).map(|member| &member.agent)
     }
 
-    /// Where a process in a place goes.
+    /// Namespaces and cgroup for a process in a place.
     pub(super) fn locate(&self, place: &cluster::Place) -> Result<Located, ClusterError> {
         let failed = |error: LabError| ClusterError::failed("find a place", &error);
         match place {
@@ -292,7 +292,7 @@ impl Shared {
                 Ok(located(net, Some(mnt), &node.system_cgroup(), kubeconfig))
             }
             cluster::Place::Pod { namespace, name } => {
-                let found: Option<Place> = self
+                let found: Option<PodPlace> = self
                     .nodes
                     .values()
                     .find_map(|member| member.pods.find(namespace, name));

@@ -1,4 +1,4 @@
-//! What dead labs left: folders whose lock is free, cgroups that nobody supervises.
+//! Leftovers of dead labs: folders with a free lock, and cgroups without a supervisor.
 
 use std::{
     path::Path,
@@ -15,34 +15,34 @@ use super::{
     request::{call, unexpected},
 };
 
-/// Between two tries while a supervisor is dying.
+/// Interval between tries while a supervisor is ending.
 const TRY_AGAIN: Duration = Duration::from_millis(10);
 
-/// What [`down`](super::down) found.
+/// Result of [`down`](super::down).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Downed {
-    /// It was up.
+    /// The lab was running.
     Up,
-    /// Its supervisor was dead; what was left is removed.
+    /// The supervisor was dead; its leftovers are removed.
     Leftovers,
-    /// Nothing.
+    /// There was no such lab.
     Nothing,
 }
 
-/// Removes what dead labs other than one left, and returns their names.
+/// Removes leftovers of all dead labs but one, and returns their names.
 pub(super) fn remove_others(hierarchy: &Path, but: &str) -> Result<Vec<String>, LabError> {
     LabDir::remove_gone();
     let names = all(hierarchy)?;
     let mut removed = Vec::new();
     for name in names.into_iter().filter(|name| name != but) {
-        if let Tried::Removed = try_remove(hierarchy, &name)? {
+        if let Removal::Removed = try_remove(hierarchy, &name)? {
             removed.push(name);
         }
     }
     Ok(removed)
 }
 
-/// Names of all labs that are up, or have left something.
+/// Names of all labs that are running or have left anything.
 pub(super) fn names() -> Result<Vec<String>, LabError> {
     all(&cgroup::hierarchy()?)
 }
@@ -55,44 +55,43 @@ fn all(hierarchy: &Path) -> Result<Vec<String>, LabError> {
     Ok(names)
 }
 
-/// Removes what a lab left if it is dead; one that lives, or is dying, is left alone.
+/// Removes leftovers of a lab if it is dead; a lab with a supervisor is not changed.
 pub(super) fn remove_dead(name: &str) -> Result<Downed, LabError> {
     LabDir::remove_gone();
     Ok(match try_remove(&cgroup::hierarchy()?, name)? {
-        Tried::Removed => Downed::Leftovers,
-        Tried::Nothing => Downed::Nothing,
-        Tried::Held => Downed::Up,
+        Removal::Removed => Downed::Leftovers,
+        Removal::Nothing => Downed::Nothing,
+        Removal::Supervised => Downed::Up,
     })
 }
 
-/// What came of a try to remove what a lab left.
-enum Tried {
+/// Result of a try to remove leftovers.
+enum Removal {
     Removed,
     Nothing,
-    /// It has a supervisor: one that lives, or one that is dying and has not let go yet.
-    Held,
+    /// The lab has a supervisor, which lives or is still ending.
+    Supervised,
 }
 
-fn try_remove(hierarchy: &Path, name: &str) -> Result<Tried, LabError> {
+fn try_remove(hierarchy: &Path, name: &str) -> Result<Removal, LabError> {
     let (dir, tree) = (LabDir::new(name), Cgroup::of_lab(hierarchy, name));
     if !dir.exists() && !tree.path().exists() {
-        return Ok(Tried::Nothing);
+        return Ok(Removal::Nothing);
     }
     let Some(lock) = dir.lock()? else {
-        return Ok(Tried::Held);
+        return Ok(Removal::Supervised);
     };
     if tree.control().populated() {
         dir.remove(lock)?;
-        return Ok(Tried::Held);
+        return Ok(Removal::Supervised);
     }
     tree.remove()?;
     dir.remove(lock)?;
-    Ok(Tried::Removed)
+    Ok(Removal::Removed)
 }
 
-/// Takes the lock of a lab for its new supervisor, when the last one has let go of it.
-///
-/// A supervisor that lives answers; one that is dying, and whoever removes what it left, hold the lock for a moment.
+/// Takes the lock of a lab for its new supervisor. A living supervisor answers requests; a dying one, or a process
+/// that removes leftovers, holds the lock only for a moment.
 pub(super) async fn claim(hierarchy: &Path, dir: &LabDir) -> Result<Lock, LabError> {
     let tree = Cgroup::of_lab(hierarchy, dir.name());
     let deadline = Instant::now() + LIMITS.down;
@@ -121,7 +120,7 @@ pub(super) async fn claim(hierarchy: &Path, dir: &LabDir) -> Result<Lock, LabErr
     }
 }
 
-/// Takes a lab down by its name, or removes what a dead one left; nothing to do is no error.
+/// Takes a lab down by its name, or removes leftovers of a dead one; a lab that does not exist is no error.
 pub(super) async fn take_down(name: &str) -> Result<Downed, LabError> {
     let hierarchy = cgroup::hierarchy()?;
     let dir = LabDir::new(name);
@@ -129,18 +128,18 @@ pub(super) async fn take_down(name: &str) -> Result<Downed, LabError> {
     loop {
         match call(&dir, &Request::Down, LIMITS.down).await {
             Ok(Reply::Done) => return Ok(Downed::Up),
-            // No supervisor, or one that died before it answered.
+            // The supervisor does not exist, or died before it answered.
             Err(LabError::NotUp { .. } | LabError::Control { .. }) => {}
             Ok(_) => return Err(unexpected(&dir)),
             Err(other) => return Err(other),
         }
         match try_remove(&hierarchy, name)? {
-            Tried::Removed => return Ok(Downed::Leftovers),
-            Tried::Nothing => return Ok(Downed::Nothing),
-            Tried::Held if Instant::now() >= deadline => {
+            Removal::Removed => return Ok(Downed::Leftovers),
+            Removal::Nothing => return Ok(Downed::Nothing),
+            Removal::Supervised if Instant::now() >= deadline => {
                 return Err(held(name, &Cgroup::of_lab(&hierarchy, name)));
             }
-            Tried::Held => sleep(TRY_AGAIN).await,
+            Removal::Supervised => sleep(TRY_AGAIN).await,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The embedded lab: makes a cluster of namespaces of this host, for nodes, pods and an outside client.
+//! The embedded lab: makes a cluster of network namespaces on this host, with nodes, pods and an outside client.
 //!
 //! ```text
 //!  LabCluster ─(control.sock)─▶ supervisor: plumbline lab supervise
@@ -9,16 +9,16 @@
 //!      └─ exec: setns + cgroup     └─ underlay      bridge ─ nodes, API server, outside client
 //! ```
 //!
-//! Promised: this host's own namespaces get nothing but processes (no link, address, route, mount or named
-//! namespace); however a lab ends, its processes end with it; what is left after a SIGKILL is a folder and empty
-//! cgroups, and the next `up` or `down` removes them.
+//! Guarantees: this host's own namespaces get nothing but processes (no link, address, route, mount or named
+//! namespace). When a lab ends, its processes end with it. A SIGKILL leaves a folder and empty cgroups, which the
+//! next `up` or `down` removes.
 //!
-//! Files: for users `client`, `access` and `parts` (the lab as a cluster), `config`, `families`, `name`, `limits`, `error`, `evidence`,
-//! `counters`; the supervisor is `supervisor` (its
-//! life), `lab` (what it holds), `control` (requests), `api/`, `agent`, `redirection`, `health`, `kubelet/`, `node`,
-//! `topology`; between the two `protocol`, `request`, `start`, `output`; on the host `host` (what a lab asks of
-//! it), `needs` (what a target asks of its kernel), `program` (where programs are), `dir`, `leftovers`, `cgroup`;
-//! kernel objects `netns`, `links`, `mounts`, `ending`; `balancer` (routes to load balancers), `backoff`.
+//! Files: for users `client`, `access` and `parts` (the lab as a cluster), `config`, `families`, `name`, `limits`,
+//! `error`, `evidence`, `counters`; for the supervisor `supervisor` (start and end), `lab` (its state), `control`
+//! (requests), `api/`, `agent`, `redirection`, `health`, `kubelet/`, `node`, `topology`; between the two `protocol`,
+//! `request`, `start`, `output`; for the host `host` (requirements of a lab), `needs` (requirements of a target),
+//! `program` (paths of programs), `dir`, `leftovers`, `cgroup`; for kernel objects `netns`, `links`, `mounts`,
+//! `ending`; `balancer` (routes to load balancers), `backoff`.
 
 mod access;
 mod agent;
@@ -35,8 +35,6 @@ mod ending;
 mod error;
 mod evidence;
 mod families;
-#[cfg(any(test, feature = "testing"))]
-pub mod forgotten;
 mod health;
 mod host;
 mod kubelet;
@@ -55,6 +53,8 @@ mod program;
 mod protocol;
 mod redirection;
 mod request;
+#[cfg(any(test, feature = "testing"))]
+pub mod stale_connections;
 mod start;
 mod supervisor;
 mod topology;
@@ -71,7 +71,7 @@ pub use program::{KUBERNETES, sibling};
 pub use protocol::{ActiveApiFault, NodeStatus, PodView, Status};
 use start::SupervisorGuard;
 pub use supervisor::supervise;
-// What clusters of kind are made with, too.
+// Shared with the crate kind.
 pub use {
     api::{Front, Proxies, Through, is_ready as api_is_ready, kube_client_as, kube_client_at},
     balancer::{Nodes, Router, follow},

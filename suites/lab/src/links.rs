@@ -19,21 +19,21 @@ use rtnetlink::{
 
 use super::LabError;
 
-/// Acts in the network namespace in which it was made, from whatever thread it is used.
+/// Changes the network namespace in which it was created, from any thread.
 #[derive(Clone)]
 pub struct Links {
     handle: Handle,
 }
 
-/// What a route leads to.
+/// Target of a route.
 #[derive(Clone, Copy, Debug)]
 pub enum Via {
-    /// A link, by its index: the destination is a neighbour. The source is chosen so, if one is given.
+    /// A link, by its index: the destination is a neighbour. The second field is the preferred source address.
     Link(u32, Option<IpAddr>),
     /// A gateway.
     Gateway(IpAddr),
-    /// Nowhere, and nobody is told.
-    Nowhere,
+    /// A blackhole: packets are dropped without an ICMP error.
+    Blackhole,
 }
 
 impl Links {
@@ -51,7 +51,7 @@ impl Links {
         Ok(Self { handle })
     }
 
-    /// Sets a link up and gives its index.
+    /// Sets a link up and returns its index.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -62,7 +62,7 @@ impl Links {
         self.index(name).await
     }
 
-    /// Makes a bridge, up, and gives its index.
+    /// Creates a bridge, up, and returns its index.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -76,8 +76,8 @@ impl Links {
         self.index(name).await
     }
 
-    /// Makes a veth pair: this end here and up, as a port of a bridge if one is given, the other in another
-    /// namespace and down (the kernel refuses to set it up while its peer is being made).
+    /// Creates a veth pair: this end here and up, as a port of a bridge if one is given; the other end in another
+    /// namespace and down (the kernel refuses to set it up before its peer exists).
     ///
     /// # Errors
     /// The kernel refuses.
@@ -106,7 +106,7 @@ impl Links {
         ))
     }
 
-    /// Removes a link, and with it its peer; one that is gone is no error.
+    /// Removes a link, and with it its peer; a missing link is no error.
     pub(super) async fn remove(&self, name: &str) -> Result<(), LabError> {
         match self.index(name).await {
             Ok(index) => match self.handle.link().del(index).execute().await {
@@ -139,7 +139,7 @@ impl Links {
             })
     }
 
-    /// What all routes lead to, those of the namespace's own addresses among them.
+    /// Destinations of all routes, including the namespace's own addresses.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -156,7 +156,7 @@ impl Links {
                     RouteAttribute::Destination(RouteAddress::Inet6(address)) => Some(IpAddr::V6(*address)),
                     _ => None,
                 });
-                // A default route has none.
+                // A default route has no destination.
                 let prefix = route.header.destination_prefix_length;
                 all.extend(destination.and_then(|address| IpNet::new(address, prefix).ok()));
             }
@@ -164,7 +164,7 @@ impl Links {
         Ok(all)
     }
 
-    /// Gives a link an address, which can be used at once.
+    /// Adds an address to a link, usable at once.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -172,7 +172,7 @@ impl Links {
         let addresses = self.handle.address();
         let mut request = addresses.add(link, address.addr(), address.prefix_len());
         if address.addr().is_ipv6() {
-            // Without it, an address is tentative until a kernel thread has found that nobody is to be asked.
+            // Without this flag, an address is tentative until duplicate address detection has ended.
             request.message_mut().header.flags |= AddressHeaderFlags::Nodad;
         }
         request
@@ -181,7 +181,7 @@ impl Links {
             .map_err(failed(format!("add the address {address}")))
     }
 
-    /// Adds a route, or takes the place of the one to the same destination.
+    /// Adds a route, or replaces the one to the same destination.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -199,7 +199,7 @@ impl Links {
                     None => route,
                 }
             }
-            Via::Nowhere => route.kind(RouteType::BlackHole),
+            Via::Blackhole => route.kind(RouteType::BlackHole),
         };
         let request = self.handle.route().add(route.build()).replace();
         request.execute().await.map_err(failed(what))
@@ -207,7 +207,7 @@ impl Links {
 }
 
 impl Links {
-    /// Adds a route to several gateways behind a link, or takes the place of the one to the same destination.
+    /// Adds a multipath route to several gateways behind a link, or replaces the one to the same destination.
     pub(super) async fn spread(
         &self,
         network: IpNet,
@@ -231,7 +231,7 @@ impl Links {
         request.execute().await.map_err(failed(what))
     }
 
-    /// Removes the route to a destination; one that is gone is no error.
+    /// Removes the route to a destination; a missing route is no error.
     pub(super) async fn unroute(&self, network: IpNet) -> Result<(), LabError> {
         let what = format!("remove the route to {network}");
         let route = RouteMessageBuilder::<IpAddr>::new()
@@ -267,7 +267,7 @@ fn failed(what: impl Into<String>) -> impl FnOnce(rtnetlink::Error) -> LabError 
     move |error| LabError::Netlink { what, error }
 }
 
-/// The kernel says EOPNOTSUPP where it lacks a kind of link.
+/// The kernel returns EOPNOTSUPP where it lacks a kind of link.
 fn unsupported(what: String, remedy: &'static str) -> impl FnOnce(rtnetlink::Error) -> LabError {
     move |error| {
         if is(&error, nix::libc::EOPNOTSUPP) {

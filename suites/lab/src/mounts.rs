@@ -21,14 +21,14 @@ use nix::{
 
 use super::{LabError, cgroup::Cgroup, error::io_error, netns::NetNs};
 
-/// Where the node's bpffs is.
+/// Mount point of the node's bpffs.
 pub(super) const BPFFS: &str = "/sys/fs/bpf";
-/// Where the node's cgroup v2 hierarchy is.
+/// Mount point of the node's cgroup v2 hierarchy.
 pub(super) const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// Makes a node's mount namespace; it lives as long as the returned descriptor or a process in it.
+/// Creates a node's mount namespace, which lives as long as the returned descriptor or a process in it.
 ///
-/// Nothing of it shows in the host's own mount namespace.
+/// The host's own mount namespace does not change.
 pub(super) fn create(net: &NetNs, cgroup: &Cgroup) -> Result<File, LabError> {
     thread::scope(|scope| {
         let made = scope.spawn(|| make(net, cgroup));
@@ -38,14 +38,13 @@ pub(super) fn create(net: &NetNs, cgroup: &Cgroup) -> Result<File, LabError> {
 }
 
 fn make(net: &NetNs, cgroup: &Cgroup) -> Result<File, LabError> {
-    // sysfs shows the network namespace of whoever mounts it.
+    // sysfs shows the network namespace of the mounting process.
     setns(net.file().as_fd(), CloneFlags::CLONE_NEWNET).map_err(host("enter a node's network namespace"))?;
     unshare(CloneFlags::CLONE_NEWNS).map_err(host("make a mount namespace"))?;
     let private = MsFlags::MS_PRIVATE | MsFlags::MS_REC;
     mount(None::<&str>, "/", None::<&str>, private, None::<&str>).map_err(host("make its mounts private"))?;
 
-    // The host's /sys goes, with all that is mounted below it: who looks for the cgroup2 mount in mountinfo shall
-    // find the node's and no other.
+    // Detaches the host's /sys with all mounts below it, so that mountinfo lists the node's cgroup2 mount alone.
     let hierarchy = clone_tree(cgroup.path()).map_err(host("clone the mount of a node's cgroup"))?;
     umount2("/sys", MntFlags::MNT_DETACH).map_err(host("unmount the host's /sys in a node"))?;
     let fresh = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
@@ -59,7 +58,7 @@ fn make(net: &NetNs, cgroup: &Cgroup) -> Result<File, LabError> {
     File::open("/proc/thread-self/ns/mnt").map_err(io_error("open a mount namespace"))
 }
 
-/// A mount of a folder that is attached nowhere yet.
+/// Clones the mount of a folder, not attached yet.
 fn clone_tree(path: &Path) -> io::Result<OwnedFd> {
     let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
     let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC;

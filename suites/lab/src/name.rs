@@ -2,14 +2,14 @@
 
 use super::LabError;
 
-/// Name of a lab that was given none.
+/// Default name of a lab.
 pub const DEFAULT_NAME: &str = "lab";
 
-/// A lab's name is a folder, a cgroup and a part of a socket's path: 1 to 32 of `a-z`, `0-9` and `-`, with no
-/// `-` at either end.
+/// Checks the name of a lab, which is used for a folder, a cgroup and a socket's path: 1 to 32 of `a-z`, `0-9` and
+/// `-`, with no `-` at either end.
 ///
 /// # Errors
-/// It is not.
+/// The name is invalid.
 pub fn check_name(name: &str) -> Result<(), LabError> {
     let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let fits = (1..=32).contains(&name.len())

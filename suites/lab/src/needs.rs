@@ -1,4 +1,4 @@
-//! What a target asks of the kernel and the host, tried before its nodes are made.
+//! Checks the requirements of a target on this kernel and host before nodes are created.
 
 use std::process::{Command, Stdio};
 
@@ -7,10 +7,10 @@ use tokio::time::timeout;
 
 use super::{AgentCommand, LIMITS, LabError, error::io_error, netns::NetNs};
 
-/// Runs what shows that each need is met, in their order and in one network namespace that is gone afterwards.
+/// Runs the check of each requirement, in order, in one temporary network namespace.
 ///
 /// # Errors
-/// The first need that is not met.
+/// The first missing requirement.
 pub(super) async fn check(agent: &AgentCommand) -> Result<(), LabError> {
     if agent.program.needs.is_empty() {
         return Ok(());

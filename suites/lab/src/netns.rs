@@ -16,27 +16,27 @@ use tokio::runtime::Handle as Runtime;
 
 use super::{LabError, error::io_error, links::Links};
 
-/// Connections that may wait to be accepted; the kernel takes `net.core.somaxconn`, 4096, if that is less.
+/// Listen backlog; the kernel caps it at `net.core.somaxconn`, 4096 by default.
 const WAITING: i32 = 4096;
 
-/// Files below `/proc/sys/net` and what is written into each.
+/// Files below `/proc/sys/net` with their contents.
 pub(crate) type Settings = Vec<(&'static str, &'static str)>;
 
-/// A network namespace; it lives as long as this value, a process or a socket in it.
+/// A network namespace, which lives as long as this value, a process or a socket in it.
 #[derive(Debug)]
 pub struct NetNs {
     file: File,
 }
 
 impl NetNs {
-    /// Makes one with these settings below `/proc/sys/net`, and its loopback up. [`Links`] acts in it.
+    /// Creates a namespace with these settings below `/proc/sys/net`, and its loopback up. [`Links`] changes it.
     ///
     /// # Errors
     /// The kernel refuses.
     pub async fn create(settings: &Settings) -> Result<(Self, Links), LabError> {
         let runtime = Runtime::current();
         let settings = settings.clone();
-        // A thread's namespace is its own, and a thread that has changed it is used for nothing else.
+        // Namespaces are those of a thread, and a thread that has changed its own is not reused.
         let made = tokio::task::spawn_blocking(move || {
             thread::spawn(move || make(&settings, &runtime))
                 .join()
@@ -57,20 +57,20 @@ impl NetNs {
         Ok((Self { file }, links))
     }
 
-    /// One that is there.
+    /// An existing namespace.
     pub fn of(file: File) -> Self {
         Self { file }
     }
 
-    /// The descriptor that stands for it.
+    /// The namespace's file descriptor.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Does something inside it, on a thread of its own; sockets made there stay there.
+    /// Runs an action in the namespace, on a thread of its own; sockets keep their namespace.
     ///
     /// # Errors
-    /// That of the action; the namespace can't be entered.
+    /// The action's error; the namespace can't be entered.
     pub fn inside<T: Send>(&self, action: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         thread::scope(|scope| {
             let inside = scope.spawn(|| {
@@ -83,7 +83,7 @@ impl NetNs {
         })
     }
 
-    /// Its links and routes. Needs a runtime.
+    /// Links and routes of the namespace. Needs a runtime.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -97,19 +97,19 @@ impl NetNs {
             .map_err(io_error("look into a network namespace"))
     }
 
-    /// A listening socket inside it.
+    /// Listens on a socket in the namespace.
     ///
     /// # Errors
     /// The kernel refuses.
     pub fn listen(&self, address: SocketAddr) -> Result<TcpListener, LabError> {
-        self.inside(|| TcpListener::bind(address).and_then(roomy))
+        self.inside(|| TcpListener::bind(address).and_then(with_long_backlog))
             .map_err(io_error(format!("listen on {address}")))
     }
 }
 
-/// Lets many connections wait to be accepted: std's own 128 overflow when the machine is busy, and then connections are silent
-/// that no datapath has lost.
-pub(crate) fn roomy(listener: TcpListener) -> io::Result<TcpListener> {
+/// Increases the backlog: std's 128 overflows on a busy machine, and dropped SYNs would look like losses of the
+/// datapath.
+pub(crate) fn with_long_backlog(listener: TcpListener) -> io::Result<TcpListener> {
     listen(&listener, Backlog::new(WAITING)?)?;
     Ok(listener)
 }
@@ -121,7 +121,7 @@ fn make(settings: &Settings, runtime: &Runtime) -> Result<(File, Links), LabErro
         remedy: "Run as root; in a container: privileged",
     })?;
     for (name, value) in settings {
-        // /proc/sys/net shows the namespace of the thread that looks.
+        // /proc/sys/net shows the namespace of the reading thread.
         let path = format!("/proc/sys/net/{name}");
         fs::write(&path, value).map_err(|error| LabError::Host {
             what: format!("set {path} to {value}"),
@@ -145,11 +145,11 @@ mod tests {
 
     #[test]
     fn more_connections_wait_than_std_lets() {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(roomy);
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(with_long_backlog);
         let listener = listener.expect("a listener");
         let address = listener.local_addr().expect("its address");
         let connect = |_| TcpStream::connect_timeout(&address, Duration::from_secs(10));
         let waiting: Result<Vec<TcpStream>, _> = (0..200).map(connect).collect();
-        assert_eq!(waiting.expect("nobody accepts, and all are connected").len(), 200);
+        assert_eq!(waiting.expect("all connect without being accepted").len(), 200);
     }
 }

@@ -1,4 +1,4 @@
-//! The underlay and what hangs on it.
+//! The underlay network and its machines.
 //!
 //! ```text
 //!  underlay netns:  bridge ─┬─ apiserver ── eth0  API server
@@ -21,8 +21,8 @@ use super::{
     topology::{NodeAddresses, everything, on_underlay},
 };
 
-/// For every namespace. A new one takes IPv4 settings over from the host's (`devconf_inherit_init_net`), so what
-/// matters is said.
+/// For every namespace. New ones inherit IPv4 settings from the host (`devconf_inherit_init_net`), so relevant
+/// settings are explicit.
 const END: &[(&str, &str)] = &[
     ("ipv4/ip_forward", "0"),
     ("ipv4/conf/all/rp_filter", "0"),
@@ -30,8 +30,8 @@ const END: &[(&str, &str)] = &[
     ("ipv4/conf/all/accept_redirects", "0"),
     ("ipv4/conf/default/accept_redirects", "0"),
 ];
-/// For nodes: they forward, and send nobody elsewhere (pod traffic for an address that is gone leaves where it
-/// came from).
+/// For nodes: they forward, and send no redirects (pod traffic for a removed address leaves through the link on which
+/// it came).
 const NODE: &[(&str, &str)] = &[
     ("ipv4/ip_forward", "1"),
     ("ipv4/conf/all/rp_filter", "0"),
@@ -43,27 +43,27 @@ const NODE: &[(&str, &str)] = &[
     EVERY_REFUSAL_IPV4,
 ];
 
-/// Refusals may be ICMP errors, as kube-proxy's are. The kernel tells one client about one packet in a second (6 to begin
-/// with), and silence is what a client sees of the rest; a probe dials more often, and each must show what becomes of a
-/// connection that is the only one. The default without destination unreachable (bit 3).
+/// ICMP errors without rate limit. Refusals may be ICMP errors, as kube-proxy's are, and the kernel limits them to
+/// one per second for each client (after 6); the others would look like silence to probes, which dial more often. The
+/// value is the default without destination unreachable (bit 3).
 pub const EVERY_REFUSAL_IPV4: (&str, &str) = ("ipv4/icmp_ratemask", "6160");
-/// The same for IPv6, where it is type 1.
+/// As [`EVERY_REFUSAL_IPV4`], for IPv6, where destination unreachable is type 1.
 pub const EVERY_REFUSAL_IPV6: (&str, &str) = ("ipv6/icmp/ratemask", "0,3-127");
 
-/// Where there are several ways, the addresses, protocol and ports of a packet choose (0x37, Linux 5.14). Policy 1 would take the
-/// hash that the sender's socket has given a packet, which comes along within a host: none for what no socket has sent, such as
-/// the RST for a connection that is not known any more, and another one after each timeout. A router has the packet alone.
+/// Multipath routes by addresses, protocol and ports (0x37, Linux 5.14). Policy 1 would use the socket's hash, which
+/// packets keep within a host: it is missing for packets without a socket, such as a RST for an unknown connection,
+/// and changes after each timeout. A real router has only the packet.
 pub const BY_CONNECTION_IPV4: [(&str, &str); 2] = [
     ("ipv4/fib_multipath_hash_policy", "3"),
     ("ipv4/fib_multipath_hash_fields", "55"),
 ];
-/// The same for IPv6.
+/// As [`BY_CONNECTION_IPV4`], for IPv6.
 pub const BY_CONNECTION_IPV6: [(&str, &str); 2] = [
     ("ipv6/fib_multipath_hash_policy", "3"),
     ("ipv6/fib_multipath_hash_fields", "55"),
 ];
 
-/// For the bridge: it forwards, by connections where there are several ways, and sends nobody elsewhere.
+/// For the bridge: it forwards, chooses multipath routes by connection, and sends no redirects.
 const BRIDGE: &[(&str, &str)] = &[
     ("ipv4/ip_forward", "1"),
     BY_CONNECTION_IPV4[0],
@@ -76,8 +76,8 @@ const BRIDGE: &[(&str, &str)] = &[
     ("ipv4/conf/default/send_redirects", "0"),
 ];
 
-/// For every namespace with IPv6. Addresses are unique by plan: nobody waits for duplicates to be detected, and no
-/// router is asked for more.
+/// For every namespace with IPv6. Addresses are unique by plan, so duplicate address detection and router
+/// solicitation are off.
 const END_IPV6: &[(&str, &str)] = &[
     ("ipv6/conf/all/disable_ipv6", "0"),
     ("ipv6/conf/default/disable_ipv6", "0"),
@@ -89,16 +89,16 @@ const END_IPV6: &[(&str, &str)] = &[
     ("ipv6/conf/all/accept_redirects", "0"),
     ("ipv6/conf/default/accept_redirects", "0"),
 ];
-/// For nodes with IPv6, after those for all.
+/// For nodes with IPv6.
 const NODE_IPV6: &[(&str, &str)] = &[("ipv6/conf/all/forwarding", "1"), EVERY_REFUSAL_IPV6];
-/// For the bridge with IPv6, likewise.
+/// For the bridge with IPv6.
 const BRIDGE_IPV6: &[(&str, &str)] = &[
     ("ipv6/conf/all/forwarding", "1"),
     BY_CONNECTION_IPV6[0],
     BY_CONNECTION_IPV6[1],
 ];
 
-/// Settings of a machine that forwards nothing: a pod, the API server's, the outside client.
+/// Settings of a machine that does not forward: a pod, the API servers', the outside client.
 pub(super) fn end_settings(families: IpFamilies) -> Settings {
     settings(families, END, &[])
 }
@@ -114,13 +114,13 @@ fn settings(families: IpFamilies, all: &Table, ipv6: &Table) -> Settings {
 
 type Table = [(&'static str, &'static str)];
 
-/// The bridge, in a namespace of its own.
+/// The bridge of the underlay, in a namespace of its own.
 ///
-/// Its addresses are everybody's default gateway, and it forwards only what is for a load balancer: a packet to a
-/// ClusterIP that nobody translated is answered by silence.
+/// Its addresses are the default gateway of all machines, and it forwards only packets for load balancers: a packet
+/// for a ClusterIP that was not translated is dropped silently.
 #[derive(Debug)]
 pub(super) struct Underlay {
-    /// Kept for the bridge to live.
+    /// Keeps the bridge alive.
     _net: NetNs,
     links: Links,
     bridge: u32,
@@ -133,8 +133,8 @@ impl Underlay {
         let bridge = links.bridge("underlay").await?;
         for address in families.gateway() {
             links.address(bridge, on_underlay(address)).await?;
-            // Who forwards tells the sender of a packet that has no route; this one has a route, to nowhere.
-            links.route(everything(address), Via::Nowhere).await?;
+            // A router sends an ICMP error for a packet without a route, but not for a blackhole.
+            links.route(everything(address), Via::Blackhole).await?;
         }
         Ok(Self {
             _net: net,
@@ -144,19 +144,19 @@ impl Underlay {
         })
     }
 
-    /// The bridge, which passes on what is for load balancers.
+    /// The bridge as a router for load balancers.
     pub(super) fn router(&self) -> Router {
         Router::new(self.links.clone(), self.bridge)
     }
 
-    /// A machine that is no node: a namespace on the underlay.
+    /// Creates a machine on the underlay that is no node.
     pub(super) async fn machine(&self, name: &str, addresses: &[IpAddr]) -> Result<NetNs, LabError> {
         let (net, links) = NetNs::create(&end_settings(self.families)).await?;
         self.plug(name, &net, &links, addresses).await?;
         Ok(net)
     }
 
-    /// The machine of the API servers, which is one of the cluster: it has routes to pods, as nodes have.
+    /// Creates the machine of the API servers, which has routes to pods, as nodes have.
     pub(super) async fn control_plane(
         &self,
         addresses: &[IpAddr],
@@ -189,7 +189,7 @@ impl Underlay {
     }
 }
 
-/// Pods are behind their nodes.
+/// Adds routes to the pods behind each node.
 async fn routes_to_pods(
     links: &Links,
     nodes: impl IntoIterator<Item = &NodeAddresses>,
@@ -205,7 +205,6 @@ async fn routes_to_pods(
 /// A node's namespaces and cgroup.
 #[derive(Debug)]
 pub(super) struct Node {
-    /// Its name in the API.
     pub(super) name: String,
     pub(super) addresses: NodeAddresses,
     pub(super) net: NetNs,
@@ -215,7 +214,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Makes a node that has routes to its peers' pods.
+    /// Creates a node with routes to its peers' pods.
     pub(super) async fn create(
         addresses: NodeAddresses,
         peers: &[NodeAddresses],
@@ -241,29 +240,29 @@ impl Node {
         })
     }
 
-    /// Cgroup of processes that somebody starts on the node.
+    /// Cgroup of processes that are started on the node.
     pub(super) fn system_cgroup(&self) -> Cgroup {
         self.cgroup.child("system")
     }
 
-    /// Cgroup of the agent alone, so that its programs can tell its sockets from everybody else's.
+    /// Cgroup of the agent alone, so that its programs recognise its own sockets.
     pub(super) fn agent_cgroup(&self) -> Cgroup {
         self.cgroup.child("agent")
     }
 
-    /// Cgroup of a pod, which need not be there.
+    /// Cgroup of a pod, which need not exist.
     pub(super) fn pod_cgroup(&self, uid: &str) -> Cgroup {
         self.cgroup.child("pods").child(uid)
     }
 
-    /// For a process on the node itself, in one of its cgroups.
+    /// Placement of a process on the node, in one of its cgroups.
     pub(super) fn placement(&self, cgroup: &Cgroup) -> Result<Placement, LabError> {
         let clone = |file: &File| -> io::Result<File> { file.try_clone() };
         let failed = || io_error(format!("duplicate a descriptor of {}", self.name));
         Ok(Placement {
             net: Some(clone(self.net.file()).map_err(failed())?),
             mnt: Some(clone(&self.mnt).map_err(failed())?),
-            cgroup: Some(cgroup.entrance()?),
+            cgroup: Some(cgroup.procs()?),
             ..Placement::default()
         })
     }

@@ -1,4 +1,4 @@
-//! What the supervisor tells its starter.
+//! Start events, from the supervisor to the process that has started it.
 
 use std::io::{self, Write};
 
@@ -6,15 +6,15 @@ use tokio::sync::mpsc;
 
 use super::protocol::StartEvent;
 
-/// Steps that are not told yet.
+/// Capacity of the queue of steps.
 const STEPS: usize = 64;
 
-/// Where the steps of a start go; a step that nobody takes in time is left out.
+/// Receiver of the steps of a start; a step is dropped when the queue is full.
 #[derive(Clone, Debug)]
 pub(super) struct Steps(mpsc::Sender<String>);
 
 impl Steps {
-    /// A step begins.
+    /// Reports the begin of a step.
     pub(super) fn begin(&self, step: impl Into<String>) {
         let step = step.into();
         tracing::info!(step, "starting");
@@ -27,7 +27,7 @@ pub(super) fn steps() -> (Steps, mpsc::Receiver<String>) {
     (Steps(sender), receiver)
 }
 
-/// Writes an event to stdout. A reader that is gone is no error: the end of stdin tells the same.
+/// Writes an event to stdout. A closed pipe is no error: the end of stdin shows the same.
 pub(super) fn line(event: &StartEvent) {
     if let Ok(mut text) = serde_json::to_vec(event) {
         text.push(b'\n');

@@ -1,4 +1,4 @@
-//! The parts of a lab that is up, and the cluster that is assembled of them.
+//! The parts of a running lab, and the cluster that consists of them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,8 +24,8 @@ use super::{
     request::{call, cluster_error, open, unexpected},
 };
 
-/// What a fault may take to begin or to end: an API server that stops answers what is under way, and one that was down is
-/// awaited until it serves.
+/// Limit of a fault's begin and end: a server that stops completes its requests, and a restarted server is awaited
+/// until it is ready.
 const FAULT: Duration = LIMITS
     .control
     .saturating_add(LIMITS.agent_stop)
@@ -198,7 +198,7 @@ impl ControlPlaneFaults for LabAccess {
             lasts,
         };
         let stream = open(&self.dir, &request).await;
-        let stream = stream.map_err(cluster_error(format!("let it happen that {fault}")))?;
+        let stream = stream.map_err(cluster_error(format!("begin the fault that {fault}")))?;
         FaultLease::begun(stream, FAULT).await
     }
 

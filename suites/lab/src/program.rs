@@ -1,4 +1,4 @@
-//! Where programs are on this host: those of the project, of Kubernetes, and of a target, with what that calls.
+//! Paths of programs on this host: the project's, Kubernetes', and a target's with the programs that it calls.
 
 use std::{
     env,
@@ -9,10 +9,10 @@ use cluster::target::program::Program;
 
 use super::LabError;
 
-/// Names a folder with Kubernetes' own programs, kube-proxy among them.
+/// Environment variable with the folder of Kubernetes' own programs, including kube-proxy.
 pub const KUBERNETES: &str = "PLUMBLINE_KUBE_API";
 
-/// What a folder of programs has to have that run in place of the lab's own API servers.
+/// Programs that replace the lab's own control plane.
 pub(super) const CONTROL_PLANE: [&str; 3] = [ETCD, API_SERVER, CONTROLLERS];
 /// The store.
 pub(super) const ETCD: &str = "etcd";
@@ -21,10 +21,10 @@ pub(super) const API_SERVER: &str = "kube-apiserver";
 /// The controllers.
 pub(super) const CONTROLLERS: &str = "kube-controller-manager";
 
-/// A program beside the running one: where cargo, and an archive of ours, put them.
+/// A program beside the running one, where cargo and release archives put it.
 ///
 /// # Errors
-/// There is none, or the running program's own path can't be read.
+/// The program does not exist, or the running program's path can't be read.
 pub fn sibling(name: &str) -> Result<PathBuf, LabError> {
     let own = std::env::current_exe().map_err(|error| LabError::Io {
         what: "read the path of the running program".to_owned(),
@@ -49,7 +49,7 @@ pub fn sibling(name: &str) -> Result<PathBuf, LabError> {
         })
 }
 
-/// The program: beside the running one, in the folder of Kubernetes' programs, or on the PATH.
+/// Finds a target's program: beside the running one, in the folder of Kubernetes' programs, or on the PATH.
 pub(super) fn find(target: &Program) -> Result<PathBuf, LabError> {
     let name = &target.program;
     let kubernetes = || {
@@ -65,7 +65,7 @@ pub(super) fn find(target: &Program) -> Result<PathBuf, LabError> {
     })
 }
 
-/// Whether what it calls is there.
+/// Checks that the programs that a target calls exist.
 pub(super) fn check_tools(target: &Program, label: &str) -> Result<(), LabError> {
     match target.tools.iter().find(|tool| on_path(tool).is_none()) {
         None => Ok(()),
@@ -76,7 +76,7 @@ pub(super) fn check_tools(target: &Program, label: &str) -> Result<(), LabError>
     }
 }
 
-/// A program on the PATH.
+/// Finds a program on the PATH.
 fn on_path(name: &str) -> Option<PathBuf> {
     let folders = env::var_os("PATH")?;
     env::split_paths(&folders)

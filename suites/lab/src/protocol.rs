@@ -1,4 +1,4 @@
-//! What the supervisor is asked and answers: one JSON line each, one request a connection.
+//! Requests to the supervisor and its responses: one JSON line each, one request for each connection.
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
@@ -21,11 +21,11 @@ pub(super) enum Request {
     Locate { place: Place },
     /// [`Reply::Agent`].
     Agent { node: String },
-    /// [`Reply::Done`] when it has ended.
+    /// [`Reply::Done`] when the agent has ended.
     StopAgent { node: String, how: Stop },
-    /// [`Reply::Done`] when it has been started.
+    /// [`Reply::Done`] when the agent has been started.
     StartAgent { node: String, variant: Option<Variant> },
-    /// [`Reply::Done`] when its next start will know.
+    /// [`Reply::Done`] when the endpoint of the next start is set.
     SetApiEndpoint {
         node: String,
         endpoint: Option<ApiEndpoint>,
@@ -34,20 +34,20 @@ pub(super) enum Request {
     CleanUpAgent { node: String },
     /// [`Reply::ApiServers`].
     ApiServers,
-    /// What follows on the connection is that of [`FaultLease`](cluster::FaultLease).
+    /// A [`FaultLease`](cluster::FaultLease) continues on the connection.
     ApiFault { fault: ApiFault, lasts: Duration },
-    /// [`Reply::Done`] when the resourceVersion is so much higher.
+    /// [`Reply::Done`] when the resourceVersion is increased.
     JumpVersions { by: u32 },
     /// [`Reply::Done`] when nothing is left but the supervisor itself.
     Down,
 }
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Reply {
     Done,
-    /// To whatever is asked of a lab that is not up yet, but [`Request::Down`]; by this supervisor.
+    /// The lab is starting: response of this supervisor to every request but [`Request::Down`].
     Starting {
         pid: u32,
     },
@@ -59,114 +59,114 @@ pub(super) enum Reply {
     Refused(ClusterError),
 }
 
-/// What stays the same as long as a lab is up.
+/// Facts of a running lab that never change.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct About {
     pub(super) description: Description,
     pub(super) config: LabConfig,
-    /// The supervisor.
+    /// Process id of the supervisor.
     pub(super) pid: u32,
-    /// The API server's address on this host's loopback.
+    /// Address of the API server on this host's loopback.
     pub(super) api: String,
 }
 
-/// Where a process is to be put: descriptors of the supervisor, by number.
+/// Where a process is placed: numbers of the supervisor's file descriptors.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Located {
     pub(super) net: Descriptor,
     pub(super) mnt: Option<Descriptor>,
     /// Folder of its cgroup on this host.
     pub(super) cgroup: PathBuf,
-    /// For `KUBECONFIG`.
+    /// Value of `KUBECONFIG`.
     pub(super) kubeconfig: Option<PathBuf>,
 }
 
 /// A namespace held by the supervisor.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Descriptor {
-    /// Number of the supervisor's descriptor.
+    /// Number of the supervisor's file descriptor.
     pub(super) fd: i32,
-    /// Inode of the namespace, so that a number that has got another meaning meanwhile shows.
+    /// Inode of the namespace, to detect a reused descriptor number.
     pub(super) inode: u64,
 }
 
-/// A lab as `plumbline lab status` shows it.
+/// State of a lab for `plumbline lab status`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Status {
-    /// Its name.
+    /// Name of the lab.
     pub name: String,
-    /// Its supervisor.
+    /// Process id of its supervisor.
     pub supervisor: u32,
     /// The administrator's API server, on this host's loopback.
     pub api: String,
     /// The API servers, by number.
     pub api_servers: Vec<ApiServer>,
-    /// What is wrong with them just now, oldest first.
+    /// Active faults of the API servers, oldest first.
     pub api_faults: Vec<ActiveApiFault>,
-    /// What is under test.
+    /// The target.
     pub target: String,
-    /// Nodes in the order of their names.
+    /// Nodes, sorted by name.
     pub nodes: Vec<NodeStatus>,
 }
 
-/// A fault of the API servers that is in force.
+/// An active fault of the API servers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ActiveApiFault {
-    /// What is wrong.
+    /// The fault.
     pub fault: ApiFault,
-    /// Since when.
+    /// Time since its begin.
     pub age: Duration,
-    /// When it ends by itself.
+    /// Time until it ends by itself.
     pub left: Duration,
 }
 
-/// One node.
+/// State of one node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NodeStatus {
     /// Its name.
     pub name: String,
     /// Its zone.
     pub zone: String,
-    /// InternalIPs, the primary family's first.
+    /// InternalIPs, primary family first.
     pub addresses: Vec<IpAddr>,
-    /// Its ranges of pod addresses, likewise.
+    /// Pod address ranges, primary family first.
     pub pod_cidrs: Vec<String>,
     /// Its agent.
     pub agent: AgentState,
-    /// Pods that the kubelet knows, in the order of namespace and name.
+    /// Pods that the kubelet runs, sorted by namespace and name.
     pub pods: Vec<PodView>,
 }
 
-/// One pod as its kubelet sees it.
+/// State of one pod in its kubelet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodView {
     /// Namespace.
     pub namespace: String,
     /// Name.
     pub name: String,
-    /// Its addresses, once it has some; the primary family's first.
+    /// Addresses of the pod, primary family first; empty until it has some.
     pub addresses: Vec<IpAddr>,
-    /// Whether it serves.
+    /// Whether the pod serves.
     pub ready: bool,
-    /// How often its container was started again.
+    /// Number of restarts of its container.
     pub restarts: u32,
-    /// Why it does not run, in a word; empty if it does.
+    /// Reason why it does not run; empty if it does.
     pub reason: String,
 }
 
-/// What the supervisor tells its starter on stdout, one JSON line each, until it is up.
+/// Events that the supervisor sends to its parent on stdout, one JSON line each, until the lab runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum StartEvent {
     /// A step begins.
     Step(String),
-    /// It is up.
+    /// The lab runs.
     Up,
-    /// A lab of this name is up already.
+    /// A lab of this name is already running.
     AlreadyUp { pid: u32 },
-    /// A lab of this name is being brought up already.
+    /// A lab of this name is already being started.
     Starting { pid: u32 },
-    /// It gave up, and has removed what it had made.
+    /// The start failed, and its leftovers are removed.
     Failed(String),
 }
 

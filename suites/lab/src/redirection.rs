@@ -1,7 +1,7 @@
-//! The kubeconfig of an agent that a case redirects to another endpoint of the API.
+//! Kubeconfig of an agent that a case redirects to another API endpoint.
 //!
-//! It may be any address, a Service's that the case has made among them, so it is not in the certificate of the API
-//! servers: the file says whose certificate is expected (`tls-server-name`), as kubectl and client-go read it.
+//! The endpoint can be any address, also that of a Service, so the API servers' certificates do not contain it. The
+//! file names the expected certificate instead (`tls-server-name`), as kubectl and client-go read it.
 
 use std::{
     fs,
@@ -15,20 +15,20 @@ use std::{
 use cluster::ApiEndpoint;
 use serde_json::Value;
 
-/// A name of every API server, whatever its address.
+/// A name in the certificate of every API server.
 const CERTIFICATE: &str = "kubernetes";
 
-/// Where a case redirects an agent to, if one does: its next start looks.
+/// API endpoint of an agent's next start, if a case has set one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Redirection(Arc<Mutex<Option<ApiEndpoint>>>);
 
 impl Redirection {
-    /// What it was told last.
-    pub(super) fn told(&self) -> Option<ApiEndpoint> {
+    /// The endpoint that was set last.
+    pub(super) fn endpoint(&self) -> Option<ApiEndpoint> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Sets it, and writes the kubeconfig that its next start reads: like its `own`, at `redirected`.
+    /// Sets the endpoint, and writes the kubeconfig of the next start: a copy of `own` at `redirected`.
     pub(super) fn set(&self, own: &Path, redirected: &Path, to: Option<ApiEndpoint>) -> Result<(), String> {
         if let Some(to) = &to {
             write(own, redirected, to.server)?;
@@ -38,10 +38,10 @@ impl Redirection {
     }
 }
 
-/// Writes a kubeconfig like `from`, with another server. Only its owner can read it.
+/// Writes a copy of a kubeconfig with another server, readable by its owner only.
 ///
 /// # Errors
-/// In words: `from` can't be read, or `to` not written.
+/// `from` can't be read, or `to` can't be written.
 fn write(from: &Path, to: &Path, server: SocketAddr) -> Result<(), String> {
     let text = fs::read_to_string(from).map_err(|error| format!("can't read {}: {error}", from.display()))?;
     let text = redirected(&text, server).map_err(|why| format!("{}: {why}", from.display()))?;
@@ -53,7 +53,7 @@ fn write(from: &Path, to: &Path, server: SocketAddr) -> Result<(), String> {
         .map_err(|error| format!("can't write {}: {error}", to.display()))
 }
 
-/// A kubeconfig of the lab (JSON, which is YAML too) with another server.
+/// A kubeconfig of the lab (JSON, which is also YAML) with another server.
 fn redirected(kubeconfig: &str, server: SocketAddr) -> Result<String, String> {
     let mut config: Value = serde_json::from_str(kubeconfig).map_err(|error| error.to_string())?;
     let cluster = config

@@ -1,4 +1,4 @@
-//! Asks a supervisor.
+//! Sends requests to a supervisor.
 
 use std::{io, time::Duration};
 
@@ -15,7 +15,7 @@ use super::{
     protocol::{Reply, Request},
 };
 
-/// Sends a request and takes the answer; one that says no is [`LabError::Refused`], or [`LabError::Starting`].
+/// Sends a request and reads the response; a refusal is [`LabError::Refused`] or [`LabError::Starting`].
 pub(super) async fn call(dir: &LabDir, request: &Request, limit: Duration) -> Result<Reply, LabError> {
     match timeout(limit, exchange(dir, request)).await {
         Ok(Ok(Reply::Refused(refusal))) => Err(LabError::Refused(refusal)),
@@ -32,11 +32,11 @@ pub(super) async fn call(dir: &LabDir, request: &Request, limit: Duration) -> Re
     }
 }
 
-/// What is wrong with an answer to something that was not asked.
+/// Explains a response of the wrong type.
 pub(super) const OTHER_ANSWER: &str = "it answered another question, as the lab of another version of plumbline can; take the \
                                        lab down by `plumbline lab down`, and bring it up again";
 
-/// An answer to something that was not asked.
+/// The error for a response of the wrong type.
 pub(super) fn unexpected(dir: &LabDir) -> LabError {
     LabError::Control {
         name: dir.name().to_owned(),
@@ -44,7 +44,7 @@ pub(super) fn unexpected(dir: &LabDir) -> LabError {
     }
 }
 
-/// For `map_err`: what was tried, as a case sees it.
+/// For `map_err`: the operation, as a case names it.
 pub(super) fn cluster_error(what: impl Into<String>) -> impl FnOnce(LabError) -> ClusterError {
     let what = what.into();
     move |error| match error {
@@ -56,18 +56,18 @@ pub(super) fn cluster_error(what: impl Into<String>) -> impl FnOnce(LabError) ->
     }
 }
 
-/// Sends a request whose connection stays.
+/// Sends a request and keeps the connection.
 pub(super) async fn open(dir: &LabDir, request: &Request) -> Result<UnixStream, LabError> {
     ask(dir, request)
         .await
         .map_err(|error| no_supervisor(dir, &error))
 }
 
-/// What came of it that nobody took a request.
+/// The error for a supervisor that accepts no request.
 fn no_supervisor(dir: &LabDir, error: &io::Error) -> LabError {
     let name = dir.name().to_owned();
     match error.kind() {
-        // No socket, or one that nobody listens on any more.
+        // The socket does not exist, or has no listener.
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => LabError::NotUp { name },
         _ => LabError::Control {
             name,

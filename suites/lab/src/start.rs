@@ -20,14 +20,15 @@ use super::{
     supervisor::DETACH,
 };
 
-/// What ties a lab to this process: the lab goes down when this is dropped.
+/// Binds a lab to this process: the lab goes down when this is dropped.
 #[derive(Debug)]
 pub(super) struct SupervisorGuard {
     stdin: ChildStdin,
     child: Child,
 }
 
-/// What `plumbline` logs (tracing's filter syntax): more of a supervisor, whose log is read when something failed.
+/// Log filter of `plumbline` (tracing's syntax). A supervisor logs more by default, as its log is read after
+/// failures.
 const LOG: &str = "PLUMBLINE_LOG";
 
 impl SupervisorGuard {
@@ -87,7 +88,7 @@ impl SupervisorGuard {
                     });
                 }
                 Ok(StartEvent::Failed(why)) => {
-                    // It removes what it made before it says so.
+                    // The supervisor removes its resources before it reports the failure.
                     drop(child.wait().await);
                     return Err(gave_up(why));
                 }
@@ -96,7 +97,7 @@ impl SupervisorGuard {
         }
     }
 
-    /// Lets the lab live on when this process ends.
+    /// Lets the lab run on after the end of this process.
     pub(super) async fn detach(mut self) -> Result<(), LabError> {
         let line = format!("{DETACH}\n");
         self.stdin

@@ -1,4 +1,4 @@
-//! The process that is a lab: it holds the namespaces, is the control plane and the kubelets, and keeps the
+//! The supervisor process of a lab: it holds the namespaces, runs the control plane and the kubelets, and keeps the
 //! agents running.
 //!
 //! ```text
@@ -6,8 +6,8 @@
 //!  end:   SIGTERM, `down`, or stdin at its end (unless the line "detach" came) ─▶ teardown
 //! ```
 //!
-//! It is crash-only: however it ends, its children end with it and its namespaces with them. What a SIGKILL
-//! leaves is a folder and empty cgroups, which the next `up` or `down` removes.
+//! The supervisor is crash-only: its children and namespaces end with it. A SIGKILL leaves a folder and empty
+//! cgroups, which the next `up` or `down` removes.
 
 use std::{
     io,
@@ -41,22 +41,21 @@ use super::{
     protocol::{Reply, StartEvent},
 };
 
-/// The line on stdin after which its end is not the lab's.
+/// After this line on stdin, the lab survives the end of stdin.
 pub(super) const DETACH: &str = "detach";
 
-/// Is the lab whose configuration comes as a JSON line on stdin; returns when it is down.
-///
-/// Both stdin and stdout must be pipes. What goes wrong is told to the starter on stdout and said in the log; the
-/// exit code says only that it did.
+/// Runs the lab whose configuration is a JSON line on stdin; returns when it is down.
+/// // Both stdin and stdout must be pipes. Errors are sent to the parent on stdout and logged; the exit code only
+/// indicates failure.
 ///
 /// # Errors
-/// Stdin is no pipe, so that there is no starter.
+/// Stdin is no pipe, so there is no parent to report to.
 pub async fn supervise() -> Result<ExitCode, LabError> {
     let mut starter = Starter::new()?;
     match start_and_run(&mut starter).await {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => {
-            starter.tell(&StartEvent::from(&error));
+            starter.send(&StartEvent::from(&error));
             Ok(ExitCode::FAILURE)
         }
     }
@@ -67,50 +66,50 @@ async fn start_and_run(starter: &mut Starter) -> Result<(), LabError> {
     config.check()?;
     let hierarchy = host::check(config.families)?;
     for note in host::also_used(config.nodes, config.families, &config.name).await? {
-        starter.tell(&StartEvent::Step(note));
+        starter.send(&StartEvent::Step(note));
     }
     let dir = LabDir::new(&config.name);
     let lock = leftovers::claim(&hierarchy, &dir).await?;
     for gone in leftovers::remove_others(&hierarchy, &config.name)? {
-        starter.tell(&StartEvent::Step(format!(
+        starter.send(&StartEvent::Step(format!(
             "removed what the dead lab {gone:?} left"
         )));
     }
-    let held = Held {
+    let resources = LabResources {
         home: Cgroup::own(&hierarchy)?,
         tree: Cgroup::of_lab(&hierarchy, &config.name),
         dir,
         lock,
     };
-    let result = held.run(config, starter).await;
+    let result = resources.run(config, starter).await;
     match &result {
         Ok(_) => tracing::info!("taking the lab down"),
         Err(error) => tracing::error!(%error, "taking the lab down"),
     }
-    let removed = held.remove();
-    let asked = result?;
-    if let Some(mut asked) = asked {
+    let removed = resources.remove();
+    let requester = result?;
+    if let Some(mut requester) = requester {
         let reply = match &removed {
             Ok(()) => Reply::Done,
             Err(error) => Reply::Refused(ClusterError::failed("take the lab down", error)),
         };
-        if let Err(error) = control::send(&mut asked, &reply).await {
-            tracing::warn!(%error, "whoever asked is gone");
+        if let Err(error) = control::send(&mut requester, &reply).await {
+            tracing::warn!(%error, "the client of the down request is gone");
         }
     }
     removed
 }
 
-/// What outlives the lab's processes and namespaces.
-struct Held {
+/// Resources that survive the lab's processes and namespaces.
+struct LabResources {
     home: Cgroup,
     tree: Cgroup,
     dir: LabDir,
     lock: Lock,
 }
 
-impl Held {
-    /// Returns when the lab is to end; the connection is that of whoever asked for it.
+impl LabResources {
+    /// Returns when the lab has to end, with the connection of the `down` request.
     async fn run(&self, config: LabConfig, starter: &mut Starter) -> Result<Option<UnixStream>, LabError> {
         self.tree.remove()?;
         self.dir.empty()?;
@@ -119,23 +118,23 @@ impl Held {
         self.tree.control().create()?;
         self.tree.control().enter()?;
         let listener = control::listen(&self.dir.socket())?;
-        let (down, mut asked) = mpsc::channel(1);
+        let (down, mut requester) = mpsc::channel(1);
         let name = config.name.clone();
-        let (steps, mut told) = output::steps();
+        let (steps, mut steps_begun) = output::steps();
         let limit = config.up_limit();
         let starting = timeout(limit, Lab::start(config, &self.tree, &self.dir, down, steps));
         let lab = {
             let mut starting = pin!(starting);
-            let mut unwanted = pin!(control::wanted_down(&listener));
+            let mut unwanted = pin!(control::down_requested(&listener));
             loop {
                 tokio::select! {
-                    Some(step) = told.recv() => starter.tell(&StartEvent::Step(step)),
+                    Some(step) = steps_begun.recv() => starter.send(&StartEvent::Step(step)),
                     lab = &mut starting => break lab,
-                    asked = &mut unwanted => {
-                        starter.tell(&StartEvent::Failed("somebody took it down while it was starting".to_owned()));
-                        return Ok(Some(asked));
+                    requester = &mut unwanted => {
+                        starter.send(&StartEvent::Failed("somebody took it down while it was starting".to_owned()));
+                        return Ok(Some(requester));
                     }
-                    () = starter.wants_the_end() => {
+                    () = starter.end_requested() => {
                         return Err(LabError::Start { name, why: "its starter has ended".to_owned() });
                     }
                 }
@@ -146,31 +145,31 @@ impl Held {
             limit,
             hint: dir::tail(&self.dir.supervisor_log()),
         })??;
-        while let Ok(step) = told.try_recv() {
-            starter.tell(&StartEvent::Step(step));
+        while let Ok(step) = steps_begun.try_recv() {
+            starter.send(&StartEvent::Step(step));
         }
         lab.serve(|shared| control::serve(listener, shared));
-        starter.tell(&StartEvent::Up);
+        starter.send(&StartEvent::Up);
         tracing::info!(name, "the lab is up");
-        let asked = tokio::select! {
-            () = starter.wants_the_end() => Ok(None),
-            asked = asked.recv() => Ok(asked),
+        let requester = tokio::select! {
+            () = starter.end_requested() => Ok(None),
+            requester = requester.recv() => Ok(requester),
             broken = lab.broken() => Err(broken),
         };
         lab.end().await;
-        asked
+        requester
     }
 
-    /// Ends all processes of the lab, and removes what is left when the namespaces are gone.
+    /// Ends all processes of the lab, and removes the rest when the namespaces are gone.
     fn remove(self) -> Result<(), LabError> {
-        // Out of the subtree that is about to be killed.
+        // Leaves the subtree before it is killed.
         self.home.enter()?;
         self.tree.remove()?;
         self.dir.remove(self.lock)
     }
 }
 
-/// Whoever started this process.
+/// The process that has started this supervisor.
 struct Starter {
     input: Lines<BufReader<tokio::io::Take<pipe::Receiver>>>,
     detached: bool,
@@ -206,13 +205,13 @@ impl Starter {
         serde_json::from_str(&line).map_err(|error| wrong(format!("its configuration is wrong: {error}")))
     }
 
-    /// Tells it something; a starter that is gone is noticed at stdin.
-    fn tell(&self, event: &StartEvent) {
+    /// Sends an event; the end of stdin shows that the parent is gone.
+    fn send(&self, event: &StartEvent) {
         output::line(event);
     }
 
-    /// Returns when the lab is to end: SIGTERM, SIGINT, or stdin ends before it was detached.
-    async fn wants_the_end(&mut self) {
+    /// Returns when the lab has to end: SIGTERM, SIGINT, or the end of stdin without detaching.
+    async fn end_requested(&mut self) {
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => return,
@@ -226,7 +225,7 @@ impl Starter {
     }
 }
 
-/// As many descriptors as are allowed: a few for each pod, and the usual soft limit is 1024.
+/// Raises the soft limit, usually 1024, to the hard limit: each pod needs a few descriptors.
 fn raise_descriptor_limit() -> Result<(), LabError> {
     let (_, hard) =
         getrlimit(Resource::RLIMIT_NOFILE).map_err(|errno| io_error("read a limit")(errno.into()))?;
@@ -234,7 +233,7 @@ fn raise_descriptor_limit() -> Result<(), LabError> {
         .map_err(|errno| io_error("raise the limit of open descriptors")(errno.into()))
 }
 
-/// From here on, what this process has to say is in the lab's folder.
+/// Redirects the log into the lab's folder.
 fn log_to(dir: &LabDir) -> Result<(), LabError> {
     let path = dir.supervisor_log();
     let log = std::fs::File::create(&path).map_err(io_error(format!("make {}", path.display())))?;

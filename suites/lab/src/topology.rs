@@ -1,7 +1,7 @@
-//! Addresses of a lab. Every lab has the same: each has its own namespaces, so they never meet, on no host.
+//! Addresses of a lab. All labs use the same ones: each has its own namespaces, so they never conflict.
 //!
 //! ```text
-//!  172.30.0.1       fd00:30::1        underlay bridge: everybody's default gateway, which routes what is for load balancers
+//!  172.30.0.1       fd00:30::1        underlay bridge: default gateway of all machines, and router to load balancers
 //!  172.30.0.2 …     fd00:30::2 …      API servers
 //!  172.30.0.9       fd00:30::9        the front of the API servers, a load balancer
 //!  172.30.0.10      fd00:30::a        outside client
@@ -25,19 +25,19 @@ pub(super) const API_SERVER_PORT: u16 = 6443;
 /// API servers of one lab, at most.
 pub(super) const MOST_API_SERVERS: u8 = 5;
 
-/// Numbers of a node's pods, in the order in which they are given out; 1 is their gateway.
+/// Numbers of a node's pods, in order of use; 1 is their gateway.
 pub(super) const PODS: std::ops::RangeInclusive<u8> = 2..=254;
 
-/// Zones that the nodes are in by turns: with three nodes, one is shared and one is not.
+/// Zones of the nodes in turn: with three nodes, two share a zone.
 const ZONES: [&str; 2] = ["zone-a", "zone-b"];
 
 impl IpFamilies {
-    /// The bridge: default gateway of everybody.
+    /// The bridge: default gateway of all machines.
     pub(super) fn gateway(self) -> Vec<IpAddr> {
         self.underlay(1)
     }
 
-    /// An API server on the underlay, by its number from 1 to [`MOST_API_SERVERS`].
+    /// Addresses of an API server on the underlay, by its number from 1 to [`MOST_API_SERVERS`].
     pub(super) fn api_server(self, number: u8) -> Vec<IpAddr> {
         self.underlay(1 + number)
     }
@@ -52,7 +52,7 @@ impl IpFamilies {
         self.underlay(10)
     }
 
-    /// Where ClusterIPs come from.
+    /// Ranges of ClusterIPs.
     pub(super) fn services(self) -> Vec<IpNet> {
         self.each(
             || IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(10, 96, 0, 0), 16)),
@@ -65,7 +65,7 @@ impl IpFamilies {
         )
     }
 
-    /// Where the addresses of Services of type LoadBalancer come from.
+    /// Ranges of addresses of Services of type LoadBalancer.
     pub(super) fn load_balancers(self) -> Vec<IpNet> {
         self.each(
             || IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(172, 30, 1, 0), 24)),
@@ -78,7 +78,7 @@ impl IpFamilies {
         )
     }
 
-    /// The first ClusterIP of each range: `default/kubernetes` has the first family's.
+    /// The first ClusterIP of each range; `default/kubernetes` has the first family's.
     pub(super) fn kubernetes_service(self) -> Vec<IpAddr> {
         self.each(
             || IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1)),
@@ -113,7 +113,7 @@ pub(super) fn on_underlay(address: IpAddr) -> IpNet {
     }
 }
 
-/// Everything, of the family of an address.
+/// The default route of an address's family.
 pub fn everything(like: IpAddr) -> IpNet {
     match like {
         IpAddr::V4(_) => Ipv4Net::default().into(),
@@ -121,7 +121,7 @@ pub fn everything(like: IpAddr) -> IpNet {
     }
 }
 
-/// A node's place in the address plan.
+/// Addresses and zone of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NodeAddresses {
     number: u8,
@@ -129,37 +129,32 @@ pub(super) struct NodeAddresses {
 }
 
 impl NodeAddresses {
-    /// The addresses of node 1, 2 …, up to [`LabConfig::MOST_NODES`](super::LabConfig::MOST_NODES).
+    /// For node 1, 2 …, up to [`LabConfig::MOST_NODES`](super::LabConfig::MOST_NODES).
     pub(super) fn new(number: u8, families: IpFamilies) -> Self {
         Self { number, families }
     }
 
-    /// Its name in the API.
     pub(super) fn name(self) -> String {
         format!("node{}", self.number)
     }
 
-    /// Its number, which no other node has.
+    /// Number of the node, unique in the lab.
     pub(super) fn number(self) -> u8 {
         self.number
     }
 
-    /// Its zone.
     pub(super) fn zone(self) -> &'static str {
         ZONES[usize::from(self.number + 1) % ZONES.len()]
     }
 
-    /// Its families.
     pub(super) fn families(self) -> IpFamilies {
         self.families
     }
 
-    /// Its InternalIPs.
     pub(super) fn internal(self) -> Vec<IpAddr> {
         self.families.underlay(100 + self.number)
     }
 
-    /// Its pod ranges.
     pub(super) fn pod_networks(self) -> Vec<IpNet> {
         let of_range = |address: IpAddr| match address {
             IpAddr::V4(address) => IpNet::V4(Ipv4Net::new_assert(address, 24)),
@@ -168,17 +163,17 @@ impl NodeAddresses {
         self.pod(0).into_iter().map(of_range).collect()
     }
 
-    /// Its pod ranges as the API has them.
+    /// Its pod ranges as strings.
     pub(super) fn pod_cidrs(self) -> Vec<String> {
         self.pod_networks().iter().map(IpNet::to_string).collect()
     }
 
-    /// The gateway of its pods: addresses of the host's end of each of their links.
+    /// Gateway of its pods: the addresses at the node's end of each link.
     pub(super) fn pod_gateway(self) -> Vec<IpAddr> {
         self.pod(1)
     }
 
-    /// The addresses of a pod by its number, one of [`PODS`].
+    /// Addresses of a pod by its number, one of [`PODS`].
     pub(super) fn pod(self, number: u8) -> Vec<IpAddr> {
         self.families.each(
             || IpAddr::V4(Ipv4Addr::new(10, 244, self.number, number)),

@@ -1,10 +1,10 @@
-//! What the programs of a lab took of processors.
+//! CPU time of the programs of a lab.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
 use super::{LabError, cgroup};
 
-/// Programs by their cgroups in a lab's subtree; `*` is any one name.
+/// Programs and their cgroups in a lab's subtree; `*` matches any name.
 const PROGRAMS: [(&str, &[&str]); 6] = [
     ("supervisor (API servers, kubelets)", &["control"]),
     ("Kubernetes' own control plane", &["control-plane"]),
@@ -14,11 +14,11 @@ const PROGRAMS: [(&str, &[&str]); 6] = [
     ("clients outside", &["outside"]),
 ];
 
-/// Seconds of processors, user and system, by program, of those that have ended, too. Work of the kernel
-/// outside of processes (interrupts, for packets among others) is not counted.
+/// CPU seconds, user and system, by program, including programs that have ended. Work of the kernel outside of
+/// processes (interrupts, for example for packets) is not counted.
 ///
 /// # Errors
-/// There is no cgroup v2 hierarchy any more.
+/// The cgroup v2 hierarchy is gone.
 pub(super) fn processor_seconds(lab: &str) -> Result<BTreeMap<&'static str, f64>, LabError> {
     let lab = cgroup::Cgroup::of_lab(&cgroup::hierarchy()?, lab);
     let of = |(program, path): (&'static str, &[&str])| (program, seconds(lab.path(), path));
@@ -29,7 +29,7 @@ pub(super) fn processor_seconds(lab: &str) -> Result<BTreeMap<&'static str, f64>
         .collect())
 }
 
-/// Of all cgroups that the path names.
+/// Sum over all cgroups that match a path.
 fn seconds(folder: &Path, path: &[&str]) -> f64 {
     match path.split_first() {
         None => usage(&fs::read_to_string(folder.join("cpu.stat")).unwrap_or_default()),
@@ -41,7 +41,7 @@ fn seconds(folder: &Path, path: &[&str]) -> f64 {
     }
 }
 
-/// `usage_usec` of a `cpu.stat`, which each cgroup has (cgroups v2, "CPU Interface Files"); 0 of one that is gone.
+/// `usage_usec` of a `cpu.stat`, which each cgroup has (cgroups v2, "CPU Interface Files"); 0 for a removed cgroup.
 fn usage(stat: &str) -> f64 {
     let microseconds = stat.lines().find_map(|line| line.strip_prefix("usage_usec "));
     microseconds

@@ -104,7 +104,7 @@ async fn unhealed<'a>(client: &Client, namespaces: &'a [String]) -> anyhow::Resu
 /// Something can't be removed, or its API does not answer.
 pub(super) async fn cleanup_kind(name: &str) -> anyhow::Result<ExitCode> {
     match kind::remove_if_dead(name).await? {
-        Standing::Nobodys => {
+        Standing::Unused => {
             println!("no run has left a kind cluster {name:?} on this host; nothing is removed");
         }
         Standing::Removed => println!("the run of the kind cluster {name:?} was dead; it is removed"),

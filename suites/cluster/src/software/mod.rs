@@ -1,6 +1,7 @@
-//! What was found to run in a cluster: names, versions, digests and configuration, as far as they could be read.
+//! Software of a cluster: names, versions, digests and configuration, as far as they could be read.
 //!
-//! Files: this one (what is known); `version` (versions as images and programs say them); `redact` (what is not shown).
+//! Files: this one (the data); `version` (versions in image tags and program output); `redact` (values that are left
+//! out).
 
 mod redact;
 mod version;
@@ -25,14 +26,14 @@ pub use version::{of_image, parse as parse_version};
 /// How long a program may take to print its version.
 const VERSION: Duration = Duration::from_secs(10);
 
-/// What runs in a cluster. What is not known is empty; why it could not be read is in `not_read`.
+/// Software of a cluster. What could not be read is empty, with the reason in `not_read`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Software {
-    /// Version of Kubernetes, as its API server says.
+    /// Version of Kubernetes, from its API server.
     pub kubernetes: Option<String>,
-    /// Nodes, those with the same software together.
+    /// Nodes, grouped by software.
     pub nodes: Vec<NodeSoftware>,
-    /// Agents, those that are the same together: more than one if nodes differ.
+    /// Agents, grouped by software: several if nodes differ.
     pub agents: Vec<AgentSoftware>,
     /// ConfigMaps that the agents' pods name.
     pub config_maps: Vec<ConfigMapFound>,
@@ -40,10 +41,10 @@ pub struct Software {
     pub not_read: Vec<String>,
 }
 
-/// What some nodes run.
+/// Software of some nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeSoftware {
-    /// The image that they are containers of, where they are; with its digest.
+    /// Image of the nodes with its digest, if they are containers.
     pub image: Option<String>,
     /// Operating system (`nodeInfo.osImage`).
     pub os: String,
@@ -53,7 +54,7 @@ pub struct NodeSoftware {
     pub container_runtime: String,
     /// kubelet (`nodeInfo.kubeletVersion`).
     pub kubelet: String,
-    /// Their names.
+    /// Names of the nodes.
     pub names: Vec<String>,
 }
 
@@ -66,11 +67,11 @@ pub struct AgentSoftware {
     pub digest: Option<String>,
     /// Its version: the tag of the image, or what the program prints.
     pub version: Option<String>,
-    /// How it is called. Values that may be secrets are left out.
+    /// Command line. Values that may be secrets are left out.
     pub arguments: Vec<String>,
-    /// Its environment by name. Values that may be secrets are left out, those of others say whose they are.
+    /// Environment by name. Values that may be secrets are left out; references give their source.
     pub environment: BTreeMap<String, String>,
-    /// On which nodes; none where it is the same program everywhere.
+    /// Nodes of the agent; empty if all nodes have the same program.
     pub nodes: Vec<String>,
 }
 
@@ -83,7 +84,7 @@ pub struct ConfigMapFound {
     pub name: String,
     /// SHA-256 of its keys and values, in the order of the keys, each ended by a zero byte.
     pub sha256: String,
-    /// Its data, for evidence alone. Values that may be secrets are left out.
+    /// Data, for evidence alone. Values that may be secrets are left out.
     #[serde(skip)]
     pub data: BTreeMap<String, String>,
     /// Its keys.
@@ -91,7 +92,7 @@ pub struct ConfigMapFound {
 }
 
 impl Software {
-    /// The versions of the agents; `None` if that of one is not known, or no agent is.
+    /// Versions of all agents; `None` if one of them is unknown, or there is no agent.
     #[must_use]
     pub fn agent_versions(&self) -> Option<BTreeSet<Version>> {
         let parsed = |agent: &AgentSoftware| parse_version(agent.version.as_deref()?);
@@ -101,8 +102,8 @@ impl Software {
 }
 
 impl AgentSoftware {
-    /// A program of this machine: its digest, and the version that it prints when it is called with these arguments, if it
-    /// can. What could not be found out is in the second part.
+    /// A program of this machine: digest, and the version that it prints with these arguments. The second part lists
+    /// what could not be read.
     pub async fn of_program(path: &Path, arguments: Option<Vec<String>>) -> (Self, Vec<String>) {
         let name = path.display().to_string();
         let mut not_read = Vec::new();
@@ -136,10 +137,10 @@ fn digest(path: &Path) -> io::Result<String> {
     Ok(format!("sha256:{:x}", hash.finalize()))
 }
 
-/// The first line that a program prints when it is asked for its version.
+/// First line that a program prints with its version arguments.
 ///
 /// # Errors
-/// It does not print one, in words.
+/// Why there is none, as text.
 pub async fn printed_version(program: &Path, arguments: &[String]) -> Result<String, String> {
     let output = Command::new(program)
         .args(arguments)

@@ -1,9 +1,9 @@
-//! What of an agent's configuration is not repeated: values whose names say that they are secrets.
+//! Leaves out values of an agent's configuration whose names suggest secrets.
 
-/// What stands in the place of a value that may be a secret.
+/// Replaces a value that may be a secret.
 pub const LEFT_OUT: &str = "(left out)";
 
-/// Parts of names whose values may be secrets.
+/// Parts of the names of secrets.
 const SECRET: [&str; 9] = [
     "password",
     "passwd",
@@ -16,10 +16,10 @@ const SECRET: [&str; 9] = [
     "accesskey",
 ];
 
-/// Most letters that are shown of one argument or value.
+/// Most letters shown of one argument or value.
 const MOST: usize = 300;
 
-/// Whether a name is that of something that may be a secret.
+/// Whether a name suggests a secret.
 #[must_use]
 pub fn is_secret(name: &str) -> bool {
     let letters = name.chars().filter(char::is_ascii_alphanumeric);
@@ -27,7 +27,7 @@ pub fn is_secret(name: &str) -> bool {
     SECRET.iter().any(|part| plain.contains(part))
 }
 
-/// A value as it is shown: no password in an address, and not without end.
+/// A value without the password of a URL, shortened if it is long.
 #[must_use]
 pub fn value(name: &str, value: &str) -> String {
     let has_password = value
@@ -43,7 +43,7 @@ pub fn value(name: &str, value: &str) -> String {
     shown
 }
 
-/// Arguments as they are shown: `--token=(left out)`, `--token (left out)`.
+/// Arguments with secrets left out: `--token=(left out)`, `--token (left out)`.
 #[must_use]
 pub fn arguments<'a>(arguments: impl IntoIterator<Item = &'a String>) -> Vec<String> {
     let mut follows_secret = false;

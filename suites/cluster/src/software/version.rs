@@ -1,9 +1,9 @@
-//! Versions as tags of images and programs say them, which semantic versioning is a part of.
+//! Versions in image tags and program output, of which semantic versions are a part.
 
 use semver::{BuildMetadata, Prerelease, Version};
 
-/// What begins the name of a release before the release. Anything else behind a version (`-eksbuild.2`, `-amd64`) is whoever
-/// built it: semver would take that for a pre-release, which no requirement matches.
+/// Names of versions before a release. Any other suffix (`-eksbuild.2`, `-amd64`) comes from a builder: semver would
+/// take it for a pre-release, which no requirement matches.
 const EARLIER: [&str; 6] = ["rc", "alpha", "beta", "pre", "snapshot", "dev"];
 
 /// The first version in a text: `v1.18.5`, `1.36`, `Kubernetes v1.36.3`, `v1.33.0-eksbuild.2`.

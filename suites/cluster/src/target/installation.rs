@@ -1,4 +1,4 @@
-//! How a target is installed on a cluster, and where its agent is there: the part `cluster` of its file.
+//! How a target is installed on a cluster, and where its agents are: the part `cluster` of a target file.
 
 use std::collections::BTreeMap;
 
@@ -7,69 +7,69 @@ use serde::{Deserialize, Serialize};
 
 use super::unknown;
 
-/// Programs that install on a cluster; both are told which by the variable `KUBECONFIG`.
+/// Programs that may install a target; both read the cluster from the variable `KUBECONFIG`.
 const PROGRAMS: [&str; 2] = ["kubectl", "helm"];
-/// What can stand in an argument or a manifest of a step, as `${NAME}`.
+/// Names that steps may use as `${NAME}`.
 const NAMES: [&str; 2] = ["api-host", "api-port"];
 
-/// How it is installed, found, cleaned up after and removed.
+/// Installation, agents, clean-up and removal of a target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Installation {
-    /// The version that is installed; none, if it comes with the cluster or with this repository.
+    /// The installed version; none, if the target comes with the cluster or with this repository.
     #[serde(default)]
     pub version: Option<String>,
-    /// What a cluster that is made for it by kind has instead of kind's own.
+    /// Settings of a kind cluster for this target that differ from kind's defaults.
     #[serde(default)]
     pub kind: Kind,
-    /// What installs it, in this order, on a cluster whose nodes are there (and, without a network of pods, not ready).
-    /// Nothing, if the cluster brings it along.
+    /// Installation steps, in order, on a cluster whose nodes exist (and are not Ready, without a CNI plugin). None,
+    /// if the cluster already contains the target.
     #[serde(default)]
     pub install: Vec<Step>,
-    /// Where it runs. It is installed when all of its pods are ready.
+    /// The agents. The target is installed when all their pods are Ready.
     pub agent: Agent,
-    /// Program and arguments that remove what it keeps on a node, while it does not run there. They run in a pod as the
-    /// agent's (its image, mounts and rights), in the place of the agent's own.
+    /// Clean-up command for a node without a running agent. It runs in a pod with the agent's image, mounts and
+    /// rights, in place of the agent's own command.
     #[serde(default)]
     pub clean: Option<Vec<String>>,
-    /// Program and arguments that print what it has programmed. They run in the agent's container.
+    /// Command that prints what the agent has programmed, in the agent's container.
     #[serde(default)]
     pub dump: Option<Vec<String>>,
-    /// What it pins below the bpffs of a node, and nobody else: folders and files, with `*` for any part of a path, such as
-    /// `tc/globals/NAME_*`. Cases whose fault is that pins are lost take nothing else away from nodes that are somebody's.
+    /// Pins of this target alone below a node's bpffs: folders and files, with `*` for any part of a path, such as
+    /// `tc/globals/NAME_*`. On nodes of users, cases that lose pins remove only these.
     #[serde(default)]
     pub pins: Vec<String>,
-    /// Its agents are the network of pods: on a node without one, pods with a network of their own don't start.
+    /// The agents are the CNI plugin: without an agent, pods with a network of their own don't start on a node.
     #[serde(default)]
     pub pod_network: bool,
-    /// What removes it from the cluster, in this order; nothing, if the cluster goes with it.
+    /// Removal steps, in order; none, if the target is removed with the cluster.
     #[serde(default)]
     pub uninstall: Vec<Step>,
 }
 
-/// What a cluster made by kind is like. The default is kind's own.
+/// Settings of a cluster made by kind. The defaults are kind's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Kind {
     /// The network of pods.
     #[serde(default)]
     pub cni: Cni,
-    /// What translates Services from the beginning.
+    /// Service proxy of the new cluster.
     #[serde(default)]
     pub kube_proxy: KubeProxy,
-    /// Addresses of pods, of which the target's configuration knows; kind's own, if there are none.
+    /// Pod address ranges that the target's configuration names; kind's own, if there are none.
     #[serde(default)]
     pub pod_subnet: Option<IpNet>,
 }
 
-/// The network of pods of a cluster made by kind (`networking.disableDefaultCNI`).
+/// CNI plugin of a cluster made by kind (`networking.disableDefaultCNI`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cni {
     /// kind's own.
     #[default]
     Kindnet,
-    /// None: the target brings its own.
+    /// None: the target is the CNI plugin.
     None,
 }
 
@@ -80,19 +80,19 @@ pub enum KubeProxy {
     /// kind's own mode.
     #[default]
     Iptables,
-    /// By nftables.
+    /// nftables mode.
     Nftables,
-    /// None: the target stands in its place.
+    /// None: the target replaces it.
     None,
 }
 
-/// Something that is done to a cluster.
+/// A step of an installation or a removal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
-    /// kubectl or helm, with arguments; in the root of this repository.
+    /// kubectl or helm with arguments, run in the root of this repository.
     Run(Vec<String>),
-    /// Manifests, by server-side apply that takes over the fields of others (`--force-conflicts`).
+    /// Manifests, applied server-side with `--force-conflicts`.
     Apply(String),
 }
 
@@ -110,17 +110,17 @@ pub struct Agent {
     pub labels: BTreeMap<String, String>,
 }
 
-/// Where nodes reach an API server: an address that is no Service's.
+/// Address of an API server for nodes, which is no Service's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Api {
-    /// Name or address.
+    /// Host name or IP address.
     pub host: String,
     /// Port.
     pub port: u16,
 }
 
 impl Agent {
-    /// The selector of its pods, as a list by the API takes it.
+    /// Label selector of the agents' pods.
     #[must_use]
     pub fn selector(&self) -> String {
         let labels = self.labels.iter().map(|(name, value)| format!("{name}={value}"));
@@ -129,7 +129,7 @@ impl Agent {
 }
 
 impl Step {
-    /// The same with `${api-host}` and `${api-port}` replaced.
+    /// A copy with `${api-host}` and `${api-port}` replaced.
     #[must_use]
     pub fn filled(&self, api: &Api) -> Self {
         let fill = |text: &String| {
@@ -144,10 +144,10 @@ impl Step {
 }
 
 impl Installation {
-    /// Whether it can be done and says exactly what is installed.
+    /// Whether the steps can be executed and name exact versions.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// What is wrong, as text.
     pub(super) fn check(&self) -> Result<(), String> {
         let version = self.version.as_deref();
         for step in self.install.iter().chain(&self.uninstall) {
@@ -190,7 +190,8 @@ impl Installation {
     }
 }
 
-/// Whether a pattern names something: one that begins with `*` has everybody's. Names of pins have no dots (bpffs).
+/// Whether a pattern is specific: one that begins with `*` would match pins of other owners. Names of pins have no
+/// dots (bpffs).
 fn names_pins(pattern: &str) -> bool {
     let is_known = |letter: char| letter.is_ascii_alphanumeric() || "_-/*".contains(letter);
     pattern.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_')
@@ -198,7 +199,7 @@ fn names_pins(pattern: &str) -> bool {
         && pattern.chars().all(is_known)
 }
 
-/// A command that can be run, and that installs the same thing every time.
+/// Checks that a command can be run, and installs the same thing every time.
 fn command(argv: &[String], version: Option<&str>) -> Result<(), String> {
     let [program, arguments @ ..] = argv else {
         return Err("expected a program and its arguments in run, found nothing".to_owned());
@@ -235,7 +236,7 @@ fn command(argv: &[String], version: Option<&str>) -> Result<(), String> {
     Ok(())
 }
 
-/// Options of helm that have no value, after which the chart may stand.
+/// Options of helm without a value, which the chart may follow.
 const ALONE: [&str; 6] = [
     "--install",
     "-i",
@@ -245,7 +246,8 @@ const ALONE: [&str; 6] = [
     "--create-namespace",
 ];
 
-/// Whether the chart is a folder or a file here (`./…`, `../…`, `/…`), which is what it is: `--version` picks one of a repository's.
+/// Whether the chart is a local folder or file (`./…`, `../…`, `/…`), which has no `--version`: that selects one of a
+/// repository.
 fn has_local_chart(arguments: &[String]) -> bool {
     arguments.windows(2).any(|pair| {
         let is_value = pair[0].starts_with('-') && !ALONE.contains(&pair[0].as_str());
@@ -253,7 +255,7 @@ fn has_local_chart(arguments: &[String]) -> bool {
     })
 }
 
-/// Manifests that can be applied.
+/// Checks that manifests can be applied.
 fn objects(manifests: &str) -> Result<(), String> {
     names(&[manifests.to_owned()])?;
     let documents: Vec<serde_json::Value> = serde_saphyr::from_multiple(manifests)
@@ -272,7 +274,7 @@ fn objects(manifests: &str) -> Result<(), String> {
     }
 }
 
-/// Whether what stands in these texts as `${NAME}` is known.
+/// Checks that every `${NAME}` in these texts is known.
 fn names(texts: &[String]) -> Result<(), String> {
     match texts.iter().find_map(|text| unknown(text, &NAMES)) {
         None => Ok(()),
@@ -383,12 +385,12 @@ mod tests {
             let error = parsed(&text).expect_err(&text);
             assert!(error.contains(part), "{text}: {error}");
         }
-        let nobody = "agent: {namespace: n, daemon-set: d, container: c, labels: {}}";
-        let nobody: Installation = serde_saphyr::from_str(nobody).expect("an installation");
+        let unlabelled = "agent: {namespace: n, daemon-set: d, container: c, labels: {}}";
+        let unlabelled: Installation = serde_saphyr::from_str(unlabelled).expect("an installation");
         assert!(
-            nobody
+            unlabelled
                 .check()
-                .expect_err("nobody's labels")
+                .expect_err("empty labels")
                 .contains("labels of agent, found labels empty")
         );
     }

@@ -1,9 +1,9 @@
-//! What is under test: a target, as a file of `suites/targets` says. Its README has the fields.
+//! A target under test, as a file of `suites/targets` describes it. That folder's README documents the fields.
 //!
 //! ```text
-//!  suites/targets/NAME.yaml ─▶ Target ─┬─ features, deviations   what it says of itself, wherever it runs
+//!  suites/targets/NAME.yaml ─▶ Target ─┬─ features, deviations   claims of the target, wherever it runs
 //!                                      ├─ lab                    a program on each node of the embedded lab
-//!                                      └─ cluster                how it is installed on a cluster
+//!                                      └─ cluster                its installation on a cluster
 //! ```
 //!
 //! Files: this one; `installation` (the part `cluster`); `program` (the part `lab`).
@@ -23,7 +23,7 @@ use crate::{
 pub use installation::{Agent, Api, Cni, Installation, Kind, KubeProxy, Step};
 use program::Program;
 
-/// The files that are in every `plumbline`, by name.
+/// Target files built into `plumbline`, by name.
 const BUILT_IN: [(&str, &str); 10] = [
     ("reference", include_str!("../../../targets/reference.yaml")),
     (
@@ -52,51 +52,51 @@ const BUILT_IN: [(&str, &str); 10] = [
     ),
 ];
 
-/// What is under test, and the ways in which it can be run: at least one.
+/// A target, with at least one of its two parts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
-    /// Optional features of the catalogue that it claims to have, by name.
+    /// Names of the optional features that the target claims.
     #[serde(default)]
     pub features: BTreeSet<String>,
-    /// Claims of the catalogue that it is known not to keep.
+    /// Claims of the catalogue that the target is known to break.
     #[serde(default)]
     pub deviations: Vec<Deviation>,
-    /// How it is run as a program of each node, if it can be.
+    /// The target as a program on each node of the lab.
     #[serde(default)]
     pub lab: Option<Program>,
-    /// How it is installed on a cluster, if it can be.
+    /// The target's installation on a cluster.
     #[serde(default)]
     pub cluster: Option<Installation>,
 }
 
-/// Not a target, and why.
+/// Why a target can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("failed to use the target {name:?}: {why}")]
 pub struct TargetError {
-    /// Its name, or its file.
+    /// Name or file of the target.
     pub name: String,
     /// What is wrong with it.
     pub why: String,
 }
 
 impl Target {
-    /// Names of those that are in every `plumbline`.
+    /// Names of the built-in targets.
     pub fn names() -> impl Iterator<Item = &'static str> {
         BUILT_IN.into_iter().map(|(name, _)| name)
     }
 
-    /// The file of one of them.
+    /// The file of a built-in target.
     #[must_use]
     pub fn file(name: &str) -> Option<&'static str> {
         let (_, text) = BUILT_IN.into_iter().find(|(known, _)| *known == name)?;
         Some(text)
     }
 
-    /// One by its name, or by the path of its file (anything with a `/` or a `.` in it).
+    /// Finds a target by its name, or by the path of its file (anything with a `/` or a `.`).
     ///
     /// # Errors
-    /// There is none of this name; the file can't be read or is none of a target.
+    /// No target has this name; the file can't be read, or is no target file.
     pub fn find(name: &str) -> Result<Self, TargetError> {
         let wrong = |why: String| TargetError {
             name: name.to_owned(),
@@ -138,7 +138,7 @@ impl Target {
     }
 }
 
-/// The first name in an argument, as `${NAME}`, that stands for nothing.
+/// The first unknown `${NAME}` in an argument.
 fn unknown<'a>(argument: &'a str, known: &[&str]) -> Option<&'a str> {
     let names = argument.split("${").skip(1);
     names
@@ -169,13 +169,13 @@ mod tests {
     }
 
     #[test]
-    fn whoever_brings_the_network_of_pods_says_so() {
+    fn a_target_that_is_the_cni_plugin_needs_a_cluster_without_one() {
         let without_cni = |installed: &Installation| installed.kind.cni == installation::Cni::None;
         for name in Target::names() {
             let Some(installed) = Target::find(name).expect("a target").cluster else {
                 continue;
             };
-            // Under Calico, kube-proxy is the agent where Calico leaves Services to it.
+            // With Calico, the agent is kube-proxy where Calico leaves Services to it.
             if installed.agent.daemon_set == "kube-proxy" {
                 assert!(!installed.pod_network, "{name}");
             } else if without_cni(&installed) {

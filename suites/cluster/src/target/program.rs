@@ -1,4 +1,5 @@
-//! How a target is run as a program of each node: the part `lab` of its file. README of `suites/targets` has the fields.
+//! A target as a program of each node: the part `lab` of a target file. The README of `suites/targets` documents the
+//! fields.
 
 use std::{collections::BTreeMap, ffi::OsStr, net::SocketAddr, path::Path};
 
@@ -7,67 +8,67 @@ use serde::{Deserialize, Serialize};
 use super::unknown;
 use crate::{ApiEndpoints, Variant};
 
-/// What stands in an argument for a further address, as `${NAME}`.
+/// Name of a further address in an argument, as `${NAME}`.
 const API: &str = "api";
-/// What can stand in another one.
+/// Names that the other arguments may use.
 const NAMES: [&str; 5] = ["kubeconfig", "node", "cgroup", "bpffs", "state"];
 
-/// How an agent is run, cleaned up after and asked.
+/// How an agent is started, checked and cleaned up after.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
-    /// Its name.
+    /// Name of the program.
     pub program: String,
-    /// Programs that it calls, by name.
+    /// Names of the programs that it calls.
     #[serde(default)]
     pub tools: Vec<String>,
-    /// What it asks of the kernel, in the order in which it is tried.
+    /// Kernel features that it needs, in the order of their checks.
     #[serde(default)]
     pub needs: Vec<Need>,
-    /// ApiEndpoints to the API that it documents, beside a kubeconfig with an address that is no Service's.
+    /// API endpoints that it documents, beside a kubeconfig with an address that is no Service's.
     #[serde(default)]
     pub api: Api,
-    /// Arguments of a run.
+    /// Arguments of the agent.
     pub run: Vec<String>,
-    /// Its other configurations: arguments that follow those of a run.
+    /// Additional arguments of each variant.
     #[serde(default)]
     pub variants: BTreeMap<Variant, Vec<String>>,
-    /// Arguments with which it removes what it keeps on a node.
+    /// Arguments of the clean-up of a node.
     pub cleanup: Vec<String>,
-    /// Arguments with which it prints what it has programmed, if it can.
+    /// Arguments that print what the agent has programmed.
     #[serde(default)]
     pub dump: Option<Vec<String>>,
-    /// Arguments with which it prints its version, if it can.
+    /// Arguments that print the version.
     #[serde(default)]
     pub version: Option<Vec<String>>,
-    /// Where it says that it is ready.
+    /// Readiness endpoint.
     pub ready: Ready,
 }
 
-/// Something that the kernel must offer, and a command that succeeds in a new network namespace if it does.
+/// A kernel feature, and a command that succeeds in a new network namespace where the kernel has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Need {
-    /// Its name, and the option of the kernel's configuration.
+    /// Name of the feature, and its kernel configuration option.
     pub what: String,
     /// Program and arguments. Commands follow each other in one namespace.
     pub run: Vec<String>,
 }
 
-/// ApiEndpoints to the API that a target documents.
+/// API endpoints that a target documents.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Api {
-    /// Its kubeconfig may name an address of a Service that it serves itself.
+    /// The kubeconfig may name an address of a Service that the target serves itself.
     #[serde(default)]
     pub service: bool,
-    /// Arguments for each further address, which they name as `${api}`.
+    /// Arguments for each further address, with `${api}` in its place.
     #[serde(default)]
     pub further: Option<Vec<String>>,
 }
 
 impl Api {
-    /// As cases see them.
+    /// The endpoints in the form that cases read.
     #[must_use]
     pub fn ways(&self) -> ApiEndpoints {
         ApiEndpoints {
@@ -77,7 +78,7 @@ impl Api {
         }
     }
 
-    /// Arguments for further addresses; none where it has no such way.
+    /// Arguments for further addresses; none where the target has no such option.
     #[must_use]
     pub fn further(&self, addresses: &[SocketAddr]) -> Vec<String> {
         let arguments = |address: &SocketAddr| {
@@ -89,7 +90,7 @@ impl Api {
     }
 }
 
-/// On a node's loopback, by HTTP; status 200 is yes.
+/// HTTP endpoint on the node's loopback; status 200 means ready.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ready {
@@ -99,10 +100,10 @@ pub struct Ready {
     pub path: String,
 }
 
-/// What the names in arguments stand for on one node.
+/// Values of the names in arguments, on one node.
 #[derive(Clone, Copy, Debug)]
 pub struct Values<'a> {
-    /// Path of a kubeconfig.
+    /// Path of the kubeconfig.
     pub kubeconfig: &'a Path,
     /// Name of the node.
     pub node: &'a str,
@@ -110,15 +111,15 @@ pub struct Values<'a> {
     pub cgroup: &'a str,
     /// Its bpffs.
     pub bpffs: &'a str,
-    /// A folder for what it keeps.
+    /// State directory of the agent.
     pub state: &'a Path,
 }
 
 impl Program {
-    /// Whether its arguments can be filled and its address can be asked.
+    /// Whether all arguments can be filled in and the readiness endpoint is valid.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// What is wrong, as text.
     pub(super) fn check(&self) -> Result<(), String> {
         let run = self.run.iter().chain(self.variants.values().flatten());
         let arguments = run.chain(&self.cleanup);
@@ -148,7 +149,7 @@ impl Program {
 }
 
 impl Values<'_> {
-    /// Arguments with the names replaced.
+    /// Replaces the names in arguments.
     #[must_use]
     pub fn fill(&self, arguments: &[String]) -> Vec<String> {
         let values = [

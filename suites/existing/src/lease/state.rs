@@ -1,29 +1,29 @@
-//! What is known of a run's Lease, for what works under it.
+//! The state of a run's Lease, for its cases.
 
 use tokio::{sync::watch, time::Instant};
 
-/// A Lease as its last renewal has left it.
+/// State after the last renewal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseState {
-    /// The run has it.
+    /// The run holds the Lease.
     Held {
-        /// When the renewal began that succeeded last.
+        /// Begin of the last successful renewal.
         renewed: Instant,
     },
     /// The API server did not renew it: no case may begin, as none could write anything.
     Unanswered {
-        /// When the renewal began that succeeded last.
+        /// Begin of the last successful renewal.
         since: Instant,
-        /// What came instead of an answer.
+        /// The error.
         why: String,
-        /// It was not renewed for [`lease_given_up`](super::super::Limits::lease_given_up): another run may soon take it, so what is
-        /// under way has to end.
+        /// It was not renewed for [`lease_given_up`](super::super::Limits::lease_given_up): another run may soon take
+        /// it, so running cases have to end.
         expires: bool,
     },
-    /// Another has it, or it is gone, or it could not be renewed for
-    /// [`lease_awaited`](super::super::Limits::lease_awaited). This stays so.
+    /// Another run holds it, or it is gone, or it could not be renewed for
+    /// [`lease_awaited`](super::super::Limits::lease_awaited). This state is final.
     Lost {
-        /// Which of these.
+        /// The reason.
         why: String,
     },
 }
@@ -33,7 +33,7 @@ pub enum LeaseState {
 pub struct LeaseWatch(pub(super) watch::Receiver<(LeaseState, u64)>);
 
 impl LeaseWatch {
-    /// The state now.
+    /// The current state.
     #[must_use]
     pub fn now(&self) -> LeaseState {
         self.0.borrow().0.clone()
@@ -48,13 +48,14 @@ impl LeaseWatch {
         }
     }
 
-    /// How often the API server has ceased to renew the Lease.
+    /// Number of outages, in which the API server did not renew the Lease.
     #[must_use]
     pub fn absences(&self) -> u64 {
         self.0.borrow().1
     }
 
-    /// Returns when the Lease expires or is lost: when what is under way has to end. Never, once the Lease was given back.
+    /// Returns when the Lease expires or is lost, so that running cases have to end. Never returns once the Lease was
+    /// released.
     pub async fn expires(&mut self) {
         let ends = |state: &LeaseState| match state {
             LeaseState::Held { .. } => false,
@@ -64,8 +65,7 @@ impl LeaseWatch {
         self.until(ends).await;
     }
 
-    /// Returns when the Lease is held or lost, which takes no longer than
-    /// [`lease_awaited`](super::super::Limits::lease_awaited).
+    /// Returns when the Lease is held or lost, at most after [`lease_awaited`](super::super::Limits::lease_awaited).
     ///
     /// # Errors
     /// Why it is lost.
@@ -79,8 +79,8 @@ impl LeaseWatch {
         }
     }
 
-    /// Returns when a renewal that began later than now has succeeded or failed, so that the state is no memory of a time before
-    /// the API server went away.
+    /// Returns when a renewal that began after this call has succeeded or failed: the state may be older than an
+    /// outage.
     pub async fn confirmed(&mut self) {
         let called = Instant::now();
         let is_news = |state: &LeaseState| match state {
@@ -98,12 +98,12 @@ impl LeaseWatch {
     }
 }
 
-/// Says what has become of a renewal.
+/// Publishes the result of renewals.
 #[derive(Debug)]
-pub(super) struct Announced(watch::Sender<(LeaseState, u64)>);
+pub(super) struct StatePublisher(watch::Sender<(LeaseState, u64)>);
 
-impl Announced {
-    /// Of a Lease that was taken now.
+impl StatePublisher {
+    /// For a Lease that was taken now.
     pub(super) fn new() -> (Self, LeaseWatch) {
         let renewed = Instant::now();
         let (sender, receiver) = watch::channel((LeaseState::Held { renewed }, 0));
@@ -115,7 +115,7 @@ impl Announced {
             .send_modify(|(state, _)| *state = LeaseState::Held { renewed });
     }
 
-    /// Returns whether the one before was answered.
+    /// Returns whether the previous renewal was answered.
     pub(super) fn unanswered(&self, since: Instant, answer: &str) -> bool {
         let mut is_first = false;
         self.0.send_modify(|(state, absences)| match state {

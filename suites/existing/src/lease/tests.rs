@@ -1,4 +1,4 @@
-//! Renewals before an API server that answers as it is told to, in time that passes by itself.
+//! Renewals with an API server whose responses are chosen by the test, in paused time.
 
 use std::{
     convert::Infallible,
@@ -13,39 +13,39 @@ use tokio::time::sleep;
 
 use super::*;
 
-/// What becomes of requests.
+/// How the server treats requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Manner {
+enum Behaviour {
     Answers,
-    /// Nothing is done, and nothing is said.
+    /// Ignores them, without a response.
     Silent,
-    /// Everything is an error of the server.
+    /// Responds with a server error.
     Broken,
-    /// What is asked is done, and nothing is said.
-    Unheard,
+    /// Carries them out, without a response.
+    Unanswered,
 }
 
-/// An API server that has one Lease.
+/// An API server with one Lease.
 struct Server {
-    manner: Manner,
+    behaviour: Behaviour,
     lease: Option<Object>,
 }
 
-type Shared = Arc<Mutex<Server>>;
+type SharedServer = Arc<Mutex<Server>>;
 
-fn client(server: &Shared) -> Client {
+fn client(server: &SharedServer) -> Client {
     let server = Arc::clone(server);
     let service = tower::service_fn(move |request: Request<Body>| {
         let server = Arc::clone(&server);
         async move {
             let (parts, body) = request.into_parts();
             let body = body.collect_bytes().await.unwrap();
-            let manner = server.lock().unwrap().manner;
-            let answer = match manner {
-                Manner::Silent => None,
-                Manner::Broken => Some(failure(StatusCode::INTERNAL_SERVER_ERROR, "InternalError")),
-                Manner::Answers => Some(server.lock().unwrap().answer(&parts.method, &body)),
-                Manner::Unheard => {
+            let behaviour = server.lock().unwrap().behaviour;
+            let answer = match behaviour {
+                Behaviour::Silent => None,
+                Behaviour::Broken => Some(failure(StatusCode::INTERNAL_SERVER_ERROR, "InternalError")),
+                Behaviour::Answers => Some(server.lock().unwrap().answer(&parts.method, &body)),
+                Behaviour::Unanswered => {
                     server.lock().unwrap().answer(&parts.method, &body);
                     None
                 }
@@ -76,7 +76,7 @@ impl Server {
     }
 }
 
-/// The resourceVersion that follows.
+/// The next resourceVersion.
 fn after(there: &Object) -> Option<String> {
     let version = there.metadata.resource_version.as_deref().unwrap();
     Some((version.parse::<u64>().unwrap() + 1).to_string())
@@ -85,7 +85,7 @@ fn after(there: &Object) -> Option<String> {
 fn failure(code: StatusCode, reason: &str) -> Response<Body> {
     let status = json!({
         "apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": reason, "code": code.as_u16(),
-        "message": "as it was told to",
+        "message": "as the test wants",
     });
     response(code, &status)
 }
@@ -95,29 +95,29 @@ fn response(code: StatusCode, body: &Value) -> Response<Body> {
     Response::builder().status(code).body(body).unwrap()
 }
 
-/// A Lease that is held from now on, and the server that has it.
-fn held() -> (Shared, LeaseWatch) {
-    let mut taken = own(&Options::of_a_test(), BTreeSet::new(), "somebody").unwrap();
+/// A held Lease, and its server.
+fn held() -> (SharedServer, LeaseWatch) {
+    let mut taken = own(&Options::of_a_test(), BTreeSet::new(), "user@host").unwrap();
     taken.metadata.resource_version = Some("1".to_owned());
     let server = Arc::new(Mutex::new(Server {
-        manner: Manner::Answers,
+        behaviour: Behaviour::Answers,
         lease: Some(taken.clone()),
     }));
     let leases = Api::namespaced(client(&server), LEASE);
-    let (announced, watch) = Announced::new();
-    tokio::spawn(renew(leases, taken, announced));
+    let (publisher, watch) = StatePublisher::new();
+    tokio::spawn(renew(leases, taken, publisher));
     (server, watch)
 }
 
-fn becomes(server: &Shared, manner: Manner) {
-    server.lock().unwrap().manner = manner;
+fn becomes(server: &SharedServer, behaviour: Behaviour) {
+    server.lock().unwrap().behaviour = behaviour;
 }
 
 async fn seconds(number: u64) {
     sleep(Duration::from_secs(number)).await;
 }
 
-/// Whether nothing may begin, and whether what is under way has to end.
+/// Whether no case may begin, and whether running cases have to end.
 fn stops(watch: &LeaseWatch) -> (bool, bool) {
     match watch.now() {
         LeaseState::Held { .. } => (false, false),
@@ -128,56 +128,59 @@ fn stops(watch: &LeaseWatch) -> (bool, bool) {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_under_way_ends_before_another_may_take_a_lease_that_can_not_be_renewed() {
-    for manner in [Manner::Silent, Manner::Broken] {
+    for behaviour in [Behaviour::Silent, Behaviour::Broken] {
         let (server, watch) = held();
         seconds(20).await;
-        becomes(&server, manner);
+        becomes(&server, behaviour);
         seconds(11).await;
-        assert_eq!(stops(&watch), (true, false), "{manner:?}");
+        assert_eq!(stops(&watch), (true, false), "{behaviour:?}");
         seconds(16).await;
         assert_eq!(
             stops(&watch),
             (true, false),
-            "{manner:?}: less than 30 s after the last renewal"
+            "{behaviour:?}: less than 30 s after the last renewal"
         );
         seconds(4).await;
         assert_eq!(
             stops(&watch),
             (true, true),
-            "{manner:?}: more than 30 s after the last renewal"
+            "{behaviour:?}: more than 30 s after the last renewal"
         );
         assert_eq!(watch.lost(), None, "it can come back");
-        assert!(LIMITS.lease > Duration::from_secs(31), "it is nobody else's yet");
+        assert!(
+            LIMITS.lease > Duration::from_secs(31),
+            "no other run may take it yet"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_taken_up_again_whenever_the_api_server_is_back_unless_that_takes_too_long() {
-    for manner in [Manner::Silent, Manner::Broken, Manner::Unheard] {
+    for behaviour in [Behaviour::Silent, Behaviour::Broken, Behaviour::Unanswered] {
         for away in [18, 60, 280] {
             let (server, mut watch) = held();
             seconds(20).await;
-            becomes(&server, manner);
+            becomes(&server, behaviour);
             seconds(away).await;
             assert_eq!(
                 (stops(&watch).0, watch.absences()),
                 (true, 1),
-                "{manner:?}, {away} s"
+                "{behaviour:?}, {away} s"
             );
-            becomes(&server, Manner::Answers);
-            assert_eq!(watch.settled().await, Ok(()), "{manner:?}, {away} s");
+            becomes(&server, Behaviour::Answers);
+            assert_eq!(watch.settled().await, Ok(()), "{behaviour:?}, {away} s");
             seconds(120).await;
-            assert_eq!(stops(&watch), (false, false), "{manner:?}, {away} s");
+            assert_eq!(stops(&watch), (false, false), "{behaviour:?}, {away} s");
             assert_eq!(watch.absences(), 1);
         }
         let (server, mut watch) = held();
         seconds(20).await;
-        becomes(&server, manner);
+        becomes(&server, behaviour);
         let why = "it could not be renewed for 300s".to_owned();
         watch.expires().await;
-        assert_eq!(watch.settled().await, Err(why.clone()), "{manner:?}");
-        // Once lost, it stays so.
-        becomes(&server, Manner::Answers);
+        assert_eq!(watch.settled().await, Err(why.clone()), "{behaviour:?}");
+        // A lost Lease stays lost.
+        becomes(&server, Behaviour::Answers);
         seconds(60).await;
         assert_eq!(watch.lost(), Some(why));
     }
@@ -187,11 +190,11 @@ async fn a_lease_is_taken_up_again_whenever_the_api_server_is_back_unless_that_t
 async fn a_state_is_confirmed_by_a_renewal_that_begins_later() {
     let (server, mut watch) = held();
     seconds(1).await;
-    becomes(&server, Manner::Broken);
+    becomes(&server, Behaviour::Broken);
     assert_eq!(stops(&watch), (false, false), "nothing has asked since");
     watch.confirmed().await;
     assert_eq!(stops(&watch), (true, false));
-    becomes(&server, Manner::Answers);
+    becomes(&server, Behaviour::Answers);
     assert_eq!(watch.settled().await, Ok(()));
     watch.confirmed().await;
     assert_eq!(stops(&watch), (false, false));
@@ -206,34 +209,34 @@ async fn lost(watch: &mut LeaseWatch) {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_another_has_or_that_is_gone_is_lost_at_the_next_renewal() {
-    for manner in [Manner::Answers, Manner::Silent] {
+    for behaviour in [Behaviour::Answers, Behaviour::Silent] {
         let (server, mut watch) = held();
-        becomes(&server, manner);
+        becomes(&server, behaviour);
         seconds(60).await;
         {
             let mut server = server.lock().unwrap();
-            server.manner = Manner::Answers;
+            server.behaviour = Behaviour::Answers;
             let there = server.lease.as_mut().unwrap();
             there.metadata.resource_version = after(there);
             there.spec.as_mut().unwrap().holder_identity = Some("run-2-two of another".to_owned());
         }
         lost(&mut watch).await;
         let why = "its holder is run-2-two of another now".to_owned();
-        assert_eq!(watch.settled().await, Err(why), "{manner:?}");
+        assert_eq!(watch.settled().await, Err(why), "{behaviour:?}");
 
         let (server, mut watch) = held();
-        becomes(&server, manner);
+        becomes(&server, behaviour);
         seconds(60).await;
         {
             let mut server = server.lock().unwrap();
-            server.manner = Manner::Answers;
+            server.behaviour = Behaviour::Answers;
             server.lease = None;
         }
         lost(&mut watch).await;
         assert_eq!(
             watch.settled().await,
             Err("it was deleted".to_owned()),
-            "{manner:?}"
+            "{behaviour:?}"
         );
     }
 }

@@ -1,13 +1,14 @@
-//! The agents of a cluster: pods of a DaemonSet, stopped and started by what their nodes are labelled with.
+//! The agents of a cluster: pods of a DaemonSet, stopped and started by a label of their nodes.
 //!
-//! A stopped agent's node has the label [`STOPPED`], which the DaemonSet stays away from. In another configuration, or led to
-//! the API by another way, it is a pod of ours, made of the DaemonSet's template, on a node that has the label. Pods come and
-//! go, so what is to be known of earlier ones is in the cluster's folder.
+//! A stopped agent's node has the label [`STOPPED`], which the DaemonSet avoids by an affinity. An agent in a
+//! variant, or with another API endpoint, is a custom pod from the DaemonSet's template, on a node with the label.
+//! Pods are replaced at each start, so records about earlier ones are in the cluster's folder.
 //!
-//! Files: this one; `objects` (what is written to the API); `ours` (pods of ours); `pods` (what pods say of their agents).
+//! Files: this one; `objects` (writes to the API); `custom_pod` (variants and redirected agents); `pods` (status of
+//! agents' pods).
 
+mod custom_pod;
 mod objects;
-mod ours;
 mod pods;
 #[cfg(test)]
 mod tests;
@@ -41,11 +42,13 @@ use super::{
     state::Folder,
 };
 
-pub(super) use self::objects::{apply, exclude_stopped_nodes, expect_proxy, lead_proxy, nodes_ready};
+pub(super) use self::objects::{
+    apply, exclude_stopped_nodes, expect_proxy, nodes_ready, set_proxy_api_server,
+};
 use self::{
+    custom_pod::{AgentOverrides, OTHER},
     objects::{label, rollout},
-    ours::{OTHER, Told},
-    pods::{last_exit, said, starts},
+    pods::{last_exit, starts, unready_reason},
 };
 
 /// The agents of one cluster.
@@ -53,7 +56,7 @@ use self::{
 pub(super) struct Agents {
     program: Program,
     daemon_set: &'static str,
-    /// Selects its pods, and those of ours.
+    /// Selects the DaemonSet's pods and custom pods.
     selector: String,
     folder: Folder,
 }
@@ -74,22 +77,22 @@ impl Agents {
         }
     }
 
-    /// How the agent of a node is run, cleaned up after and asked.
+    /// Start, readiness and clean-up of the agent.
     pub(super) fn program(&self) -> &Program {
         &self.program
     }
 
-    /// Whether it can be led to the API by another way: pods of ours are made of the reference agent's template.
-    pub(super) fn can_be_led(&self) -> bool {
+    /// Whether agents support another API endpoint: custom pods need the reference agent's template.
+    pub(super) fn supports_api_endpoint(&self) -> bool {
         self.daemon_set == AGENT
     }
 
-    /// Name of its DaemonSet.
+    /// Name of the agents' DaemonSet.
     pub(super) fn daemon_set(&self) -> &'static str {
         self.daemon_set
     }
 
-    /// Puts the program of a running agent on its node, for its clean-up: its container goes with each stop.
+    /// Copies the program of a running agent to its node, for the clean-up: its container is removed at each stop.
     pub(super) async fn keep_program(&self, client: &Client, node: &Container) -> Result<(), KindError> {
         let pid = self
             .state(client, node)
@@ -106,7 +109,7 @@ impl Agents {
         )
     }
 
-    /// The agent of a node, as it is now.
+    /// State of the agent of a node.
     pub(super) async fn state(&self, client: &Client, node: &Container) -> Result<AgentState, KindError> {
         let record = self.folder.agent(&node.name)?;
         let pods = self.pods(client, &node.name).await?;
@@ -135,23 +138,23 @@ impl Agents {
         asked.ok().and_then(Result::ok)
     }
 
-    /// Ends it, and keeps it ended.
+    /// Stops the agent until it is started again.
     pub(super) async fn stop(&self, client: &Client, node: &Container, how: Stop) -> Result<(), KindError> {
         let pods = self.pods(client, &node.name).await?;
         label(client, &node.name, true).await?;
         if how == Stop::Kill {
-            // Before the DaemonSet's controller has looked at the label, and kubelet at what that does.
+            // Signals before the DaemonSet's controller and kubelet react to the label.
             for pid in pods
                 .iter()
                 .filter_map(container_id)
                 .filter_map(|id| placing::process(node, id))
             {
                 let pid = i32::try_from(pid).map(Pid::from_raw);
-                // It may have ended meanwhile.
+                // The process may have ended meanwhile.
                 pid.map(|pid| kill(pid, Signal::SIGKILL).ok()).ok();
             }
         }
-        ours::remove(client, &node.name).await?;
+        custom_pod::remove(client, &node.name).await?;
         self.gone(client, node).await?;
         let mut record = self.folder.agent(&node.name)?;
         record.starts += pods.iter().map(starts).sum::<u32>();
@@ -166,35 +169,35 @@ impl Agents {
         self.folder.set_agent(&node.name, &record)
     }
 
-    /// How it is told to reach the API from its next start on; it must be stopped.
-    pub(super) async fn lead(
+    /// Sets the API endpoint for the next starts; the agent must be stopped.
+    pub(super) async fn set_api_endpoint(
         &self,
         client: &Client,
         node: &Container,
-        way: Option<&ApiEndpoint>,
+        endpoint: Option<&ApiEndpoint>,
     ) -> Result<(), KindError> {
         if !self.pods(client, &node.name).await?.is_empty() {
             return Err(KindError::Unexpected {
-                what: format!("lead the agent of {} to the API", node.name),
+                what: format!("set the API endpoint of the agent of {}", node.name),
                 why: "it runs; stop it first".to_owned(),
             });
         }
         let mut record = self.folder.agent(&node.name)?;
-        record.way = way.cloned();
-        match way {
-            Some(way) => {
-                ours::tell(client, &node.name, way).await?;
+        record.way = endpoint.cloned();
+        match endpoint {
+            Some(endpoint) => {
+                custom_pod::write_config_map(client, &node.name, endpoint).await?;
                 self.folder.set_agent(&node.name, &record)
             }
-            // Noted first: it would be led by what is not there.
+            // Recorded first: otherwise the record would name a ConfigMap that no longer exists.
             None => {
                 self.folder.set_agent(&node.name, &record)?;
-                ours::forget(client, &node.name).await
+                custom_pod::remove_config_map(client, &node.name).await
             }
         }
     }
 
-    /// Starts it, if it does not run in this configuration; `None`: its target's own.
+    /// Starts the agent, if it does not run in this configuration; `None`: the target's default.
     pub(super) async fn start(
         &self,
         client: &Client,
@@ -210,16 +213,16 @@ impl Agents {
             self.stop(client, node, Stop::Term).await?;
             record = self.folder.agent(&node.name)?;
         }
-        let told = Told {
+        let overrides = AgentOverrides {
             program: &self.program,
             daemon_set: self.daemon_set,
             variant,
-            way: record.way.as_ref(),
+            endpoint: record.way.as_ref(),
         };
-        if told.is_its_own() {
+        if overrides.is_none() {
             label(client, &node.name, false).await?;
         } else {
-            ours::make(client, &node.name, &told).await?;
+            custom_pod::make(client, &node.name, &overrides).await?;
         }
         record.variant = variant;
         self.folder.set_agent(&node.name, &record)?;
@@ -233,26 +236,26 @@ impl Agents {
         started.unwrap_or_else(|_| Err(late(format!("start the agent of {}", node.name))))
     }
 
-    /// Ends what a run that was killed has left of them: other configurations, other ways to the API, nodes without one.
+    /// Resets agents that a killed run has left in a variant, redirected or stopped.
     pub(super) async fn reset_agents(&self, client: &Client, nodes: &[Container]) -> Result<(), KindError> {
         for node in nodes {
             let pods = self.pods(client, &node.name).await?;
             let mut record = self.folder.agent(&node.name)?;
-            // It may have been killed before it noted what it had made.
-            let is_other = pods.iter().any(ours::is_ours);
+            // The run may have been killed between creating a pod and recording it.
+            let is_other = pods.iter().any(custom_pod::is_custom);
             if is_other || record.variant.is_some() || record.way.is_some() {
                 self.stop(client, node, Stop::Term).await?;
                 record = self.folder.agent(&node.name)?;
                 record.way = None;
                 self.folder.set_agent(&node.name, &record)?;
             }
-            ours::forget(client, &node.name).await?;
+            custom_pod::remove_config_map(client, &node.name).await?;
             label(client, &node.name, false).await?;
         }
         Ok(())
     }
 
-    /// Waits until all of them are ready.
+    /// Waits until all agents are ready.
     pub(super) async fn all_ready(&self, client: &Client, nodes: &[Container]) -> Result<(), KindError> {
         let begin = Instant::now();
         loop {
@@ -262,7 +265,7 @@ impl Agents {
                 let state = self.state(client, node).await?;
                 if state.ready != Some(true) {
                     late.push(node.name.clone());
-                    why.extend(self.pods(client, &node.name).await?.iter().map(said));
+                    why.extend(self.pods(client, &node.name).await?.iter().map(unready_reason));
                 }
             }
             if let Some(unfinished) = rollout(client, self.daemon_set).await? {
@@ -287,7 +290,7 @@ impl Agents {
         }
     }
 
-    /// What the agent of a node has said, as far as its pod is there.
+    /// Log of the agent of a node, if its pod exists.
     pub(super) async fn log(&self, client: &Client, node: &str) -> Result<String, KindError> {
         let api: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
         let mut text = String::new();
@@ -312,7 +315,7 @@ impl Agents {
         loop {
             match api.list(&params).await {
                 Ok(listed) => return Ok(listed.items),
-                // A connection ends with the API server that a case has just stopped; another one answers.
+                // A connection ends with the API server that a case has stopped; another one answers.
                 Err(error) if !matches!(error, kube::Error::Api(_)) && begin.elapsed() < LIMITS.request => {
                     sleep(LIMITS.look).await;
                 }
@@ -321,7 +324,7 @@ impl Agents {
         }
     }
 
-    /// Waits until no pod and no process of it is left.
+    /// Waits until no pod and no process of the agent is left.
     async fn gone(&self, client: &Client, node: &Container) -> Result<(), KindError> {
         let wait = async {
             while !self.pods(client, &node.name).await?.is_empty() {
@@ -334,7 +337,7 @@ impl Agents {
     }
 }
 
-/// Something that has not happened in time.
+/// The error for an operation that exceeds its limit.
 fn late(what: String) -> KindError {
     KindError::Unexpected {
         what,
@@ -342,7 +345,7 @@ fn late(what: String) -> KindError {
     }
 }
 
-/// Where an agent's own program is put on its node, for its clean-up.
-pub(super) fn place(program: &Program) -> PathBuf {
+/// Path of an agent's program on its node, for the clean-up.
+pub(super) fn program_path(program: &Program) -> PathBuf {
     Path::new(super::PROGRAMS).join(&program.program)
 }

@@ -1,4 +1,4 @@
-//! What is written to the API for agents.
+//! Writes the agents' objects to the API.
 
 use std::{net::SocketAddr, time::Instant};
 
@@ -23,9 +23,9 @@ use crate::{
 
 /// Field manager of what is applied.
 const MANAGER: &str = "plumbline";
-/// Name of kube-proxy's DaemonSet, and of its ConfigMap, as kubeadm makes them.
+/// Name of kube-proxy's DaemonSet and ConfigMap, as kubeadm creates them.
 const PROXY: &str = "kube-proxy";
-/// The key of its kubeconfig there.
+/// Key of kube-proxy's kubeconfig in the ConfigMap.
 const PROXY_KUBECONFIG: &str = "kubeconfig.conf";
 
 /// Applies objects of the agent's manifest.
@@ -52,7 +52,7 @@ pub(crate) async fn apply(client: &Client, objects: &[Value]) -> Result<(), Kind
     Ok(())
 }
 
-/// Waits until kubelets have found a network for pods.
+/// Waits until nodes are Ready, so that they have a CNI plugin.
 pub(crate) async fn nodes_ready(client: &Client) -> Result<(), KindError> {
     let begin = Instant::now();
     let api: Api<Node> = Api::all(client.clone());
@@ -75,7 +75,7 @@ pub(crate) async fn nodes_ready(client: &Client) -> Result<(), KindError> {
     }
 }
 
-/// Its name, and what it says of itself; `None`: pods can be put there.
+/// Name and message of a node; `None` if it accepts pods.
 fn unready(node: &Node) -> Option<String> {
     let name = node.metadata.name.clone().unwrap_or_default();
     let conditions = node
@@ -85,7 +85,7 @@ fn unready(node: &Node) -> Option<String> {
     let ready = conditions
         .into_iter()
         .find(|condition| condition.type_ == "Ready");
-    // The taint goes a moment after the condition has come.
+    // The taint is removed shortly after the condition has changed.
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     let tainted = taints
         .into_iter()
@@ -116,14 +116,14 @@ fn resource(kind: &str) -> Option<ApiResource> {
     }
 }
 
-/// Makes sure that a cluster has the kube-proxy that its configuration says, or none: another would serve beside the agent.
-/// And that it is of a version that has such a mode.
+/// Checks that a cluster has the configured kube-proxy, or none (another one would serve beside the agent), and that
+/// its version supports the mode.
 pub(crate) async fn expect_proxy(client: &Client, config: &KindConfig) -> Result<(), KindError> {
     let version = client
         .apiserver_version()
         .await
         .map_err(api_error("ask for the version of Kubernetes"))?;
-    // Some builds have a plus sign behind the number.
+    // Some builds have a plus sign after the number.
     let number = |text: &str| text.trim_end_matches('+').parse().ok();
     if let (Some(major), Some(minor)) = (number(&version.major), number(&version.minor)) {
         config.expect_known(&format!("the kind cluster {:?}", config.name), (major, minor))?;
@@ -150,9 +150,9 @@ pub(crate) async fn expect_proxy(client: &Client, config: &KindConfig) -> Result
     })
 }
 
-/// Leads kube-proxy to another address of the API, from its next start on.
-pub(crate) async fn lead_proxy(client: &Client, to: SocketAddr) -> Result<(), KindError> {
-    let what = "lead kube-proxy to the API";
+/// Sets kube-proxy's API endpoint, from its next start on.
+pub(crate) async fn set_proxy_api_server(client: &Client, to: SocketAddr) -> Result<(), KindError> {
+    let what = "set kube-proxy's API endpoint";
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
     let map = maps.get(PROXY).await.map_err(api_error(what))?;
     let data = map.data.unwrap_or_default();
@@ -170,16 +170,16 @@ pub(crate) async fn lead_proxy(client: &Client, to: SocketAddr) -> Result<(), Ki
         .map_err(api_error(what))
 }
 
-/// Of a KubeProxyConfiguration; iptables is what it does where nothing is said.
+/// The mode of a KubeProxyConfiguration; the default is iptables.
 fn proxy_mode(configuration: &str) -> &str {
-    let said = configuration.lines().find_map(|line| line.strip_prefix("mode:"));
-    match said.map(|mode| mode.trim().trim_matches('"')) {
+    let mode = configuration.lines().find_map(|line| line.strip_prefix("mode:"));
+    match mode.map(|mode| mode.trim().trim_matches('"')) {
         Some(mode) if !mode.is_empty() => mode,
         _ => "iptables",
     }
 }
 
-/// Lets kube-proxy's DaemonSet stay away from nodes whose agent is stopped, as ours does.
+/// Keeps kube-proxy's DaemonSet off nodes whose agent is stopped, as the reference agent's.
 pub(crate) async fn exclude_stopped_nodes(client: &Client, daemon_set: &str) -> Result<(), KindError> {
     let sets: Api<DaemonSet> = Api::namespaced(client.clone(), NAMESPACE);
     let affinity = affinity();
@@ -191,8 +191,7 @@ pub(crate) async fn exclude_stopped_nodes(client: &Client, daemon_set: &str) -> 
         .map_err(api_error(what))
 }
 
-/// How far a DaemonSet is from running as it was last told, in words; nothing if all its pods are as they should be. Until
-/// then pods that are ready may be those of before, which go.
+/// Why a DaemonSet's rollout is not complete; `None` if it is. Until then, Ready pods may be old ones.
 pub(super) async fn rollout(client: &Client, daemon_set: &str) -> Result<Option<String>, KindError> {
     let sets: Api<DaemonSet> = Api::namespaced(client.clone(), NAMESPACE);
     let what = format!("read the DaemonSet {daemon_set}");
@@ -254,7 +253,7 @@ mod tests {
         ] {
             assert_ne!(unfinished(&of(generation, updated, ready)), None);
         }
-        assert_ne!(unfinished(&set), None, "nobody has looked at it yet");
+        assert_ne!(unfinished(&set), None, "its controller has not seen it yet");
         assert_eq!(unfinished(&of(Some(2), Some(2), 2)), None);
     }
 

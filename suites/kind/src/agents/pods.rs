@@ -1,9 +1,9 @@
-//! What pods say of the agents in them.
+//! Reads the state of agents from their pods.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
-/// How often its container was started.
+/// Number of starts of its container.
 pub(super) fn starts(pod: &Pod) -> u32 {
     let status = pod
         .status
@@ -14,15 +14,15 @@ pub(super) fn starts(pod: &Pod) -> u32 {
     u32::try_from(status.restart_count).unwrap_or_default() + u32::from(has_begun)
 }
 
-/// How its container ended last, in words.
+/// How its container ended last, as text.
 pub(super) fn last_exit(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?.container_statuses.as_ref()?.first()?;
     let ended = status.last_state.as_ref()?.terminated.as_ref()?;
     Some(format!("exit code {}", ended.exit_code))
 }
 
-/// What a pod that is not ready says of itself.
-pub(super) fn said(pod: &Pod) -> String {
+/// Why a pod is not ready, from its status.
+pub(super) fn unready_reason(pod: &Pod) -> String {
     let status = pod
         .status
         .as_ref()

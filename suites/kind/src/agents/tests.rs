@@ -1,4 +1,4 @@
-//! A cluster that is used again, whose last run was killed.
+//! Resets the agents of a reused cluster after its last run was killed.
 
 use cluster::target::Target;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
@@ -8,47 +8,47 @@ use serde_json::json;
 use super::*;
 use crate::{
     manifests::STOPPED,
-    served::{Served, typed},
     state::AgentRecord,
+    test_api::{TestApi, typed},
 };
 
-/// Its agent is in another configuration, of which a note was made.
+/// A node whose agent runs in a variant, with a record of it.
 const VARIANT: &str = "variant";
-/// Its agent was led to the API by another way, and is stopped.
-const LED: &str = "led";
-/// Its agent is a pod of ours, and the run was killed before it noted that.
-const UNNOTED: &str = "unnoted";
-/// Its agent was stopped.
+/// A node whose agent was redirected, and is stopped.
+const REDIRECTED: &str = "redirected";
+/// A node with a custom pod without a record: the run was killed before it wrote that.
+const UNRECORDED: &str = "unrecorded";
+/// A node whose agent was stopped.
 const DOWN: &str = "down";
-/// Nothing was done to its agent.
+/// A node whose agent was not changed.
 const WHOLE: &str = "whole";
-const NODES: [&str; 5] = [VARIANT, LED, UNNOTED, DOWN, WHOLE];
+const NODES: [&str; 5] = [VARIANT, REDIRECTED, UNRECORDED, DOWN, WHOLE];
 
-struct World {
-    served: Served,
+struct TestCluster {
+    test_api: TestApi,
     agents: Agents,
     nodes: Vec<Container>,
 }
 
-impl World {
+impl TestCluster {
     async fn new() -> Self {
-        let served = Served::start().await;
+        let test_api = TestApi::start().await;
         let target = Target::find(KindTarget::Reference.name()).expect("the reference agent");
         let program = target.lab.expect("its program");
-        let agents = Agents::new(KindTarget::Reference, program, served.folder.clone());
-        let nodes: Api<Node> = Api::all(served.client.clone());
+        let agents = Agents::new(KindTarget::Reference, program, test_api.folder.clone());
+        let nodes: Api<Node> = Api::all(test_api.client.clone());
         for name in NODES {
             let node = typed(json!({"metadata": {"name": name}}));
             nodes.create(&PostParams::default(), &node).await.expect("a node");
         }
         Self {
-            served,
+            test_api,
             agents,
             nodes: NODES.map(container).into(),
         }
     }
 
-    /// A pod that an agent runs in, which was started twice.
+    /// A pod of an agent, started twice.
     async fn runs(&self, app: &str, node: &str) {
         let name = format!("{app}-{node}");
         let pod = typed(json!({
@@ -66,24 +66,24 @@ impl World {
         done.expect("its status");
     }
 
-    /// What a case has noted of an agent.
-    fn noted(&self, node: &str, variant: Option<Variant>, way: Option<ApiEndpoint>) {
+    /// Records a change of an agent, as a case does.
+    fn record_change(&self, node: &str, variant: Option<Variant>, way: Option<ApiEndpoint>) {
         let record = AgentRecord {
             starts: 3,
             variant,
             way,
             ..AgentRecord::default()
         };
-        self.served.folder.set_agent(node, &record).expect("a note");
+        self.test_api.folder.set_agent(node, &record).expect("a note");
     }
 
     fn pods(&self) -> Api<Pod> {
-        Api::namespaced(self.served.client.clone(), NAMESPACE)
+        Api::namespaced(self.test_api.client.clone(), NAMESPACE)
     }
 
-    /// Names of pods and of ConfigMaps, and nodes whose agents are stopped.
+    /// Names of pods, of ConfigMaps, and of nodes whose agents are stopped.
     async fn there(&self) -> [Vec<String>; 3] {
-        let client = &self.served.client;
+        let client = &self.test_api.client;
         let (maps, nodes): (Api<ConfigMap>, Api<Node>) = (
             Api::namespaced(client.clone(), NAMESPACE),
             Api::all(client.clone()),
@@ -117,13 +117,13 @@ fn container(name: &str) -> Container {
     }
 }
 
-/// As kubelets do: pods that are to go are gone.
+/// Deletes terminating pods, as kubelets do.
 async fn kubelets(pods: Api<Pod>) {
     let now = DeleteParams::default().grace_period(0);
     loop {
         for pod in pods.list(&ListParams::default()).await.expect("pods") {
             if pod.metadata.deletion_timestamp.is_some() {
-                // It may have gone meanwhile.
+                // The pod may be gone meanwhile.
                 let _ = pods.delete(&pod.name_any(), &now).await;
             }
         }
@@ -133,51 +133,51 @@ async fn kubelets(pods: Api<Pod>) {
 
 #[tokio::test]
 async fn the_agents_of_a_cluster_that_is_used_again_begin_anew_whatever_a_killed_run_had_done_to_them() {
-    let world = World::new().await;
-    let client = &world.served.client;
+    let test_cluster = TestCluster::new().await;
+    let client = &test_cluster.test_api.client;
     let way = ApiEndpoint {
         server: "10.96.0.1:443".parse().expect("an address"),
         further: Vec::new(),
     };
-    world.runs(OTHER, VARIANT).await;
-    world.noted(VARIANT, Some(Variant::SocketLbOff), None);
-    world.noted(LED, None, Some(way));
-    let map = json!({"metadata": {"name": format!("{AGENT}-led-{LED}")}});
+    test_cluster.runs(OTHER, VARIANT).await;
+    test_cluster.record_change(VARIANT, Some(Variant::SocketLbOff), None);
+    test_cluster.record_change(REDIRECTED, None, Some(way));
+    let map = json!({"metadata": {"name": format!("{AGENT}-led-{REDIRECTED}")}});
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
     let made = maps.create(&PostParams::default(), &typed(map)).await;
     made.expect("a ConfigMap");
-    world.runs(OTHER, UNNOTED).await;
-    for node in [VARIANT, LED, UNNOTED, DOWN] {
+    test_cluster.runs(OTHER, UNRECORDED).await;
+    for node in [VARIANT, REDIRECTED, UNRECORDED, DOWN] {
         label(client, node, true).await.expect("a label");
     }
-    world.runs(AGENT, WHOLE).await;
-    world.noted(WHOLE, None, None);
-    let [_, maps_before, stopped] = world.there().await;
+    test_cluster.runs(AGENT, WHOLE).await;
+    test_cluster.record_change(WHOLE, None, None);
+    let [_, maps_before, stopped] = test_cluster.there().await;
     assert_eq!(stopped.len(), 4);
 
-    let kubelets = tokio::spawn(kubelets(world.pods()));
-    world
+    let kubelets = tokio::spawn(kubelets(test_cluster.pods()));
+    test_cluster
         .agents
-        .reset_agents(client, &world.nodes)
+        .reset_agents(client, &test_cluster.nodes)
         .await
         .expect("agents that begin anew");
     kubelets.abort();
 
-    let [pods, maps, stopped] = world.there().await;
+    let [pods, maps, stopped] = test_cluster.there().await;
     assert_eq!(pods, [format!("{AGENT}-{WHOLE}")], "the DaemonSet's own stays");
     assert_eq!(maps.len() + 1, maps_before.len(), "{maps:?}");
     assert_eq!(
         stopped, [""; 0],
         "the DaemonSet's controller may go on everywhere"
     );
-    let record = |node| world.served.folder.agent(node).expect("a note");
+    let record = |node| test_cluster.test_api.folder.agent(node).expect("a note");
     for node in NODES {
         let record = record(node);
         assert_eq!((record.variant, record.way), (None, None), "{node}");
     }
-    // Starts are counted on: no later case takes one for the first.
+    // The number of starts is kept, so that no later case takes one for the first.
     assert_eq!(record(VARIANT).starts, 3 + 2);
-    assert_eq!(record(UNNOTED).starts, 2);
-    assert_eq!((record(LED).starts, record(WHOLE).starts), (3, 3));
+    assert_eq!(record(UNRECORDED).starts, 2);
+    assert_eq!((record(REDIRECTED).starts, record(WHOLE).starts), (3, 3));
     assert_eq!(record(WHOLE).last_exit, None);
 }

@@ -1,4 +1,4 @@
-//! The balancer in front of the API servers: a container in the network of the nodes, of the probe's image.
+//! The balancer in front of the API servers: a container in the nodes' network, with the probe's image.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
@@ -23,7 +23,7 @@ use crate::{
     tools::Tools,
 };
 
-/// Starts it anew; returns its address, of the servers' family.
+/// Starts a new balancer; returns its address, of the servers' family.
 pub(super) async fn start(
     tools: &Tools,
     cluster: &str,
@@ -39,7 +39,7 @@ pub(super) async fn start(
     arguments.push(format!("{LABEL}={cluster}"));
     arguments.extend(
         [
-            // A cluster that was kept has it again when Docker has started again, as it has its nodes.
+            // A kept cluster has its balancer after a restart of Docker, as it has its nodes.
             "--restart",
             "unless-stopped",
             "--network",
@@ -68,8 +68,8 @@ pub(super) async fn start(
     })
 }
 
-/// Starts the one that there is, if it is stopped. `false`: it is gone, or has another address than everybody is led to, or
-/// leads to another one than a server has: Docker gives addresses anew at each start.
+/// Starts the existing balancer, if it is stopped. `false`: it is gone, or addresses have changed, as Docker may
+/// assign new ones at each start.
 pub(super) async fn resume(
     tools: &Tools,
     cluster: &str,
@@ -83,15 +83,15 @@ pub(super) async fn resume(
     if tools.docker(what, listed).await?.trim().is_empty() {
         return Ok(false);
     }
-    // One that runs stays as it is.
+    // A running container is not changed.
     tools.docker(what, ["start", &name]).await?;
-    let told = ["inspect", "--format", "{{join .Config.Cmd \" \"}}", &name];
-    let told = tools.docker(what, told).await?;
-    let leads = told
+    let command = ["inspect", "--format", "{{join .Config.Cmd \" \"}}", &name];
+    let command = tools.docker(what, command).await?;
+    let balances = command
         .split_whitespace()
         .skip(1)
         .eq(servers.iter().map(ToString::to_string));
-    Ok(leads && outside::addresses(tools, &name).await?.contains(&front))
+    Ok(balances && outside::addresses(tools, &name).await?.contains(&front))
 }
 
 /// Its process, as this host sees it.
@@ -109,11 +109,11 @@ pub(crate) fn name(cluster: &str) -> String {
     format!("{cluster}-balancer")
 }
 
-/// What runs in it: each connection goes to the next of the servers that are ready, or else that takes it. Never returns but for
-/// an error.
+/// The balancer's program: each connection goes to the next ready server, or else to one that accepts it. Returns
+/// only with an error.
 ///
 /// # Errors
-/// The port of API servers can't be listened on, or the socket for faults; servers can't be asked.
+/// The port of API servers or the socket for faults can't be listened on; no client can be made.
 pub async fn balance(servers: Vec<SocketAddr>) -> Result<(), LabError> {
     let any: IpAddr = match servers.first() {
         Some(SocketAddr::V6(_)) => Ipv6Addr::UNSPECIFIED.into(),
@@ -139,7 +139,7 @@ pub async fn balance(servers: Vec<SocketAddr>) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Asks a server whether it is ready, which everybody may (`system:public-info-viewer`).
+/// A client for the readiness of a server, which every user may read (`system:public-info-viewer`).
 fn client(server: SocketAddr) -> Result<Client, LabError> {
     let failed = |why: String| LabError::Host {
         what: format!("ask {server} whether it is ready"),
@@ -152,37 +152,37 @@ fn client(server: SocketAddr) -> Result<Client, LabError> {
             .parse()
             .map_err(|error| failed(format!("{address}: {error}")))?,
     );
-    // Nothing is told it, and what it says decides no more than who is tried first. A container of one program has no
-    // authorities of its system, which would be looked for.
+    // No secret is sent, and the response only decides the order of servers. The container has no system
+    // certificates, which would be loaded otherwise.
     config.accept_invalid_certs = true;
     config.root_cert = Some(Vec::new());
     Client::try_from(config).map_err(|error| failed(error.to_string()))
 }
 
-/// Looks again and again whether a server is ready.
+/// Checks the readiness of a server again and again.
 async fn look(client: Client, ready: Arc<[AtomicBool]>, number: usize) {
-    let mut seen = Seen::default();
+    let mut readiness = ServerReadiness::default();
     loop {
         let asked = timeout(LIMITS.balancer_answer, api_is_ready(&client)).await;
-        seen.next(asked.ok());
+        readiness.next(asked.ok());
         if let Some(ready) = ready.get(number) {
-            ready.store(seen.ready, Ordering::Relaxed);
+            ready.store(readiness.ready, Ordering::Relaxed);
         }
         sleep(LIMITS.balancer_look).await;
     }
 }
 
-/// What is known of a server.
+/// Readiness of a server.
 #[derive(Debug, Default)]
-struct Seen {
+struct ServerReadiness {
     ready: bool,
-    /// Looks in a row that had no answer.
+    /// Consecutive checks without a response.
     silent: u32,
 }
 
-impl Seen {
-    /// One that was ready and is slow (another one that starts takes the processors) is better than one that has just begun to
-    /// listen, and doesn't answer yet. That it is not ready, or gone, counts at once.
+impl ServerReadiness {
+    /// A slow server that was ready (another one is starting and uses the CPU) is better than one that has just begun
+    /// to listen. A negative response, or a refused connection, counts at once.
     fn next(&mut self, answer: Option<bool>) {
         (self.ready, self.silent) = match answer {
             Some(ready) => (ready, 0),
@@ -206,9 +206,9 @@ mod tests {
     #[test]
     fn a_server_that_is_slow_is_still_ready_and_one_that_says_no_is_not() {
         let ready = |answers: &[Option<bool>]| {
-            let mut seen = Seen::default();
-            answers.iter().for_each(|answer| seen.next(*answer));
-            seen.ready
+            let mut readiness = ServerReadiness::default();
+            answers.iter().for_each(|answer| readiness.next(*answer));
+            readiness.ready
         };
         let (yes, no, silence) = (Some(true), Some(false), None);
         assert!(ready(&[yes, silence, silence, yes, silence, silence]));
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(calls, "start c-balancer\n".repeat(3));
     }
 
-    /// In the image of a balancer there is nothing but its program.
+    /// The image of a balancer contains nothing but its program.
     #[tokio::test]
     async fn servers_can_be_asked_where_no_authorities_are_installed() {
         if Own::of(&testing::current()).is_none() {
@@ -268,9 +268,9 @@ mod tests {
             }
         }
         let server: SocketAddr = (Ipv4Addr::LOCALHOST, PORT).into();
-        let mut like_everybodys = Config::new(format!("https://{server}").parse().expect("an address"));
-        like_everybodys.accept_invalid_certs = true;
-        assert!(Client::try_from(like_everybodys).is_err(), "no authorities");
+        let mut default_config = Config::new(format!("https://{server}").parse().expect("an address"));
+        default_config.accept_invalid_certs = true;
+        assert!(Client::try_from(default_config).is_err(), "no authorities");
         client(server).expect("a client");
     }
 }

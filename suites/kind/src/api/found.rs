@@ -1,4 +1,4 @@
-//! The API servers of a cluster when a run begins: as they are, two made of one, or what was left half made.
+//! The API servers at the begin of a run: unchanged, completed to two, or repaired.
 
 use std::{net::SocketAddr, time::Instant};
 
@@ -7,11 +7,11 @@ use kube::Client;
 use lab::api_is_ready;
 use tokio::time::sleep;
 
-use super::{ApiServers, SHARED, Shared, balancer, share};
+use super::{ApiServers, SHARED, SharedEndpoint, balancer, share};
 use crate::{KindConfig, KindError, LIMITS, containers::Container, state::Folder, tools::Tools};
 
-/// Writes the administrator's kubeconfig. Two API servers are made where they are wanted and there is one, and where what was
-/// made of them does not hold: making them had not come to its end, or Docker has given other addresses.
+/// Writes the administrator's kubeconfig. Creates a second API server if it is configured, or if an earlier attempt
+/// is incomplete: it was interrupted, or Docker has assigned other addresses.
 pub(crate) async fn of_cluster(
     tools: &Tools,
     config: &KindConfig,
@@ -19,8 +19,8 @@ pub(crate) async fn of_cluster(
     nodes: &[Container],
     image: &str,
 ) -> Result<ApiServers, KindError> {
-    let shared = folder.read::<Shared>(SHARED)?;
-    if let Some(front) = shared.as_ref().and_then(Shared::made) {
+    let shared = folder.read::<SharedEndpoint>(SHARED)?;
+    if let Some(front) = shared.as_ref().and_then(SharedEndpoint::made) {
         let there = ApiServers::of(folder, nodes)?;
         let servers: Vec<SocketAddr> = there.servers.iter().map(|server| server.address).collect();
         if balancer::resume(tools, folder.name(), front.ip(), &servers).await? {
@@ -41,14 +41,14 @@ pub(crate) async fn of_cluster(
     Ok(there)
 }
 
-impl Shared {
-    /// The balancer, where everybody has been led to it.
+impl SharedEndpoint {
+    /// The balancer's address, if all clients of the API are configured with it.
     fn made(&self) -> Option<SocketAddr> {
         (!self.unfinished).then_some(self.front)
     }
 }
 
-/// A client of the API, which answers it: nodes that have just been started take their time.
+/// A client of the API, once it answers: nodes that have just been started need some time.
 pub(crate) async fn answering(connection: &Connection) -> Result<Client, KindError> {
     let client = connection.client().await?;
     let begin = Instant::now();
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
     use crate::{KindTarget, PodNetwork};
 
-    /// Docker, which gives a balancer its address and has no kubeadm on nodes; and kind.
+    /// A Docker that assigns an address to a balancer, with nodes without kubeadm.
     const DOCKER: &str = "case $1 in inspect) echo 172.18.0.9 ;; exec) echo no kubeadm >&2; exit 1 ;; esac";
     const KIND: &str = "echo 'server: https://127.0.0.1:7'";
 
@@ -122,7 +122,7 @@ mod tests {
             node("c-control-plane", true, [172, 18, 0, 2]),
             node("c-worker", false, [172, 18, 0, 3]),
         ];
-        // One that was killed has left it there.
+        // A killed run has left the manifest there.
         let aside = Path::new(super::super::ASIDE);
         fs::create_dir_all(aside).expect("a folder");
         let manifest = include_str!("../golden/kube-apiserver.yaml");
@@ -132,7 +132,7 @@ mod tests {
             fs::write(Path::new("/etc/kubernetes/pki").join(name), "").expect("a key");
         }
         let folder = Folder::new("c").expect("a name");
-        let _lock = folder.lock().expect("a folder").expect("nobody's");
+        let _lock = folder.lock().expect("a folder").expect("a free lock");
         let alone = ApiServers::of(&folder, &nodes).expect("one, by the manifest that is aside");
         assert!(!alone.are_several());
 
@@ -146,13 +146,16 @@ mod tests {
             pod_network: PodNetwork::Kind,
             api_servers,
         };
-        // As many as it has, the second time.
+        // The second time, with the number that the cluster has.
         for (api_servers, balancers) in [(Some(2), 1), (None, 2)] {
             let config = config(api_servers);
             let made = of_cluster(&tools, &config, &folder, &nodes, "image").await;
             let error = made.expect_err("there is no kubeadm").to_string();
             assert!(error.contains("no kubeadm"), "{error}");
-            let shared = folder.read::<Shared>(SHARED).expect("read").expect("it is known");
+            let shared = folder
+                .read::<SharedEndpoint>(SHARED)
+                .expect("read")
+                .expect("it is known");
             assert_eq!(shared.front.to_string(), "172.18.0.9:6443");
             let half = ApiServers::of(&folder, &nodes).expect_err("half made");
             assert!(matches!(half, KindError::NotWhole { .. }), "{half}");

@@ -1,7 +1,7 @@
-//! Faults of the API servers of kind: each is held by a process of its own, at the other end of a connection.
+//! Keepers of faults of kind's API servers: a process for each fault, at the other end of a lease's connection.
 //!
-//! It lives until its time is over or nobody holds the connection any more, however that came about, and undoes the fault then.
-//! Whoever wants the fault has nothing to undo, and can't forget to.
+//! A keeper heals its fault when the connection is closed or the time is over, and ends. The user of the fault
+//! therefore has nothing to undo.
 
 use std::{
     fs::OpenOptions,
@@ -23,32 +23,32 @@ use tokio::{
     net::UnixStream,
 };
 
-use super::{ApiServers, Down, Server, answers::Kept, balancer, unreconciled::Denied};
+use super::{ApiServers, Down, Server, answers::BalancerFault, balancer, unreconciled::Denied};
 use crate::{KindError, containers, error::io_error, state::Folder, tools::Tools};
 
-/// What a fault may take to begin or to end, as in the lab.
+/// Limit of a fault's begin and end, as in the lab.
 const ANSWER: Duration = LIMITS
     .control
     .saturating_add(LIMITS.agent_stop)
     .saturating_add(LIMITS.api_serves);
 
-/// What a keeper is told on its stdin, a socket.
+/// The order that a keeper reads from stdin, a socket.
 #[derive(Debug, Serialize, Deserialize)]
-struct Order {
+struct KeeperOrder {
     fault: ApiFault,
     lasts: Duration,
 }
 
-/// What a keeper has done.
+/// State that a keeper has to undo.
 enum Begun {
     Down(Down),
     Denied(Denied),
-    Wrong(Kept),
-    /// They share an address anyway: nothing is to be undone.
+    Wrong(BalancerFault),
+    /// The servers share an address anyway: nothing to undo.
     Shared,
 }
 
-/// Begins a fault; it is in force when this returns. `plumbline` is the program that keeps it.
+/// Begins a fault; it is active when this returns. `plumbline` is the keeper's program.
 pub(crate) async fn begin(
     plumbline: &Path,
     folder: &Folder,
@@ -61,7 +61,7 @@ pub(crate) async fn begin(
         why,
     };
     let mut stream = start(plumbline, folder).map_err(|error| failed(error.to_string()))?;
-    let order = Order {
+    let order = KeeperOrder {
         fault: fault.clone(),
         lasts,
     };
@@ -77,29 +77,29 @@ pub(crate) async fn begin(
 /// Starts a keeper; returns this end of its connection.
 fn start(plumbline: &Path, folder: &Folder) -> Result<UnixStream, KindError> {
     let what = || "start the keeper of a fault";
-    let (ours, its) = StdUnixStream::pair().map_err(io_error(what()))?;
-    ours.set_nonblocking(true).map_err(io_error(what()))?;
+    let (lease_end, keeper_end) = StdUnixStream::pair().map_err(io_error(what()))?;
+    lease_end.set_nonblocking(true).map_err(io_error(what()))?;
     let log = folder.path().join("api-faults.log");
     let mut options = OpenOptions::new();
     let log = options.create(true).append(true).mode(0o600).open(&log);
     let mut command = Command::new(plumbline);
     command
         .args(["hold-api-fault", folder.name()])
-        .stdin(Stdio::from(OwnedFd::from(its)))
+        .stdin(Stdio::from(OwnedFd::from(keeper_end)))
         .stdout(Stdio::null())
         .stderr(log.map_err(io_error(what()))?)
-        // Ctrl-C is for whoever wanted the fault: this end of the connection shows when that is gone.
+        // Ctrl-C reaches only the user of the fault, whose end closes the connection.
         .process_group(0);
     let mut child = command.spawn().map_err(io_error(what()))?;
-    // It ends by itself; somebody has to take note.
+    // The keeper ends by itself, and has to be waited for.
     std::thread::spawn(move || drop(child.wait()));
-    UnixStream::from_std(ours).map_err(io_error(what()))
+    UnixStream::from_std(lease_end).map_err(io_error(what()))
 }
 
-/// The keeper: reads from its stdin what is to be wrong with the API servers of a cluster, and lets it be so until that ends.
+/// Runs a keeper: reads an order from stdin, and keeps the fault active until stdin ends.
 ///
 /// # Errors
-/// There is no such cluster; stdin is no socket.
+/// The cluster does not exist; stdin is no socket.
 pub async fn keep(cluster: &str) -> Result<(), KindError> {
     let what = "keep a fault of the API servers";
     let stdin = std::io::stdin().as_fd().try_clone_to_owned();
@@ -116,7 +116,7 @@ pub async fn keep(cluster: &str) -> Result<(), KindError> {
         what: what.to_owned(),
         why,
     };
-    let Order { fault, lasts } =
+    let KeeperOrder { fault, lasts } =
         serde_json::from_slice(&line).map_err(|error| unexpected(error.to_string()))?;
     let folder = Folder::new(cluster)?;
     let tools = Tools::find().await?;
@@ -156,7 +156,7 @@ async fn make(
     }
     match fault {
         ApiFault::SharedAddress | ApiFault::Down { .. } if !servers.are_several() => {
-            Err(failed(&"there is only one, and nobody could be asked without it"))
+            Err(failed(&"there is only one, and no other would answer without it"))
         }
         ApiFault::SharedAddress => Ok(Begun::Shared),
         ApiFault::Down { server, how } => down(servers, *server, *how).await,
@@ -189,7 +189,7 @@ async fn wrong(
     };
     let begun = async {
         let process = balancer::process(tools, servers.folder.name()).await?;
-        Kept::begin(process, &servers.servers, &met, what, lasts).await
+        BalancerFault::begin(process, &servers.servers, &met, what, lasts).await
     };
     let begun = begun.await;
     begun

@@ -1,8 +1,8 @@
-//! What is changed of kubeadm's manifest of an API server.
+//! Changes of kubeadm's static pod manifest of an API server.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// Lets it advertise another address. `None`: it is none of kubeadm's.
+/// Changes the advertised address. `None`: the manifest is not kubeadm's.
 pub(super) fn advertising(manifest: &str, front: IpAddr) -> Option<String> {
     with_flag(manifest, "--advertise-address=", &front.to_string())
 }
@@ -32,8 +32,8 @@ pub(super) fn on_node(manifest: &str, node: IpAddr, etcd: SocketAddr) -> Option<
     probed.then_some(text)
 }
 
-/// The same API server as a pod that kubelet has not seen: one that was killed several times it would let wait longer and
-/// longer (`CrashLoopBackOff`), as it knows a static pod by what its manifest says. `None`: it is none of kubeadm's.
+/// The same API server as a new pod: kubelet identifies a static pod by its manifest, and delays one that was killed
+/// several times (`CrashLoopBackOff`). `None`: the manifest is not kubeadm's.
 pub(super) fn anew(manifest: &str, start: &str) -> Option<String> {
     const HEAD: &str = "  annotations:";
     const START: &str = "    plumbline/start: ";
@@ -49,32 +49,32 @@ pub(super) fn anew(manifest: &str, start: &str) -> Option<String> {
     is_told.then_some(text)
 }
 
-/// What it is told by a flag.
+/// Value of a flag.
 pub(super) fn flag<'a>(manifest: &'a str, flag: &str) -> Option<&'a str> {
     let found = manifest.lines().find_map(|line| line.split_once(flag));
     found.map(|(_, value)| value.trim())
 }
 
-/// Its version: the tag of its image.
+/// Version, from the tag of the image.
 pub(super) fn version(manifest: &str) -> Option<&str> {
     let image = flag(manifest, " image: ")?;
     Some(image.rsplit_once(':')?.1.trim_matches('"'))
 }
 
 fn with_flag(manifest: &str, flag: &str, value: &str) -> Option<String> {
-    let mut told = false;
+    let mut found = false;
     let lines = manifest.lines().map(|line| match line.split_once(flag) {
         Some((before, _)) => {
-            told = true;
+            found = true;
             format!("{before}{flag}{value}\n")
         }
         None => format!("{line}\n"),
     });
     let text: String = lines.collect();
-    told.then_some(text)
+    found.then_some(text)
 }
 
-/// Another address of the API in a kubeconfig of one cluster. `None`: it names none.
+/// Replaces the server in a kubeconfig of one cluster. `None`: it has no server.
 pub(crate) fn asking(kubeconfig: &str, front: SocketAddr) -> Option<String> {
     with_flag(kubeconfig, "server: ", &format!("https://{front}"))
 }

@@ -1,4 +1,4 @@
-//! Two API servers that advertise one address, that of a balancer in front of both; and what is wrong with them for a while.
+//! Two API servers that advertise one address, that of a balancer in front of both; and their faults.
 //!
 //! ```text
 //!  administrator, agents, kubelets ─▶ balancer (a container) ─┬─▶ 1: kube-apiserver of the control plane's node ─┐
@@ -6,20 +6,23 @@
 //!  default/kubernetes lists only this ─┘
 //! ```
 //!
-//! Both are static pods, as kubeadm makes them: one stops when its manifest goes, and starts when it is back. So the first
-//! outage is made as it came about: whoever stops takes the only endpoint of `default/kubernetes` away, and the other writes it
-//! again when it next looks (`--endpoint-reconciler-type=lease`, every 10 s).
+//! Both are static pods, as kubeadm makes them: kubelet stops one when its manifest is removed, and starts it when
+//! that is restored. So the first outage is reproduced as it happened: the server that stops removes the only
+//! endpoint of `default/kubernetes`, and the other one restores it at its next reconciliation
+//! (`--endpoint-reconciler-type=lease`, every 10 s).
 //!
-//! Where a cluster has one API server, it advertises its own address, and can't be stopped: nobody would be left to ask. That
-//! nobody writes `default/kubernetes` is a matter of admission, so it goes with one as well as with two (`unreconciled`).
+//! A single API server advertises its own address, and can't be stopped, as no other would answer. Keeping it from
+//! writing `default/kubernetes` uses admission, which works with one server, too (`unreconciled`).
 //!
-//! A fault is held by a process of its own (`keeper`), which puts the manifest back when whoever wanted it is gone. Where that
-//! was killed as well, the manifest is still on its node, or the policy in the API: [`ApiServers::repair`] finds them.
+//! Each fault is held by a process of its own (`keeper`), which restores the manifest when the fault's user is gone.
+//! If the keeper was killed as well, the manifest is still on its node, or the policy in the API:
+//! [`ApiServers::repair`] finds them.
 //!
-//! What they answer goes wrong in the balancer (`answers`), which lets connections pass otherwise.
+//! Response faults are made by the balancer (`answers`), which otherwise forwards connections unchanged.
 //!
-//! Files: this one; `found` (those of a cluster when a run begins), `share` (made of a cluster with one), `balancer`, `answers` (what the balancer lets go wrong), `manifest` (what is changed of kubeadm's), `keeper`,
-//! `unreconciled` (nobody writes `default/kubernetes`), `policy` (what keeps them from it).
+//! Files: this one; `found` (API servers at the begin of a run), `share` (creates the second one), `balancer`,
+//! `answers` (response faults in the balancer), `manifest` (changes of kubeadm's manifest), `keeper`, `unreconciled`
+//! (`default/kubernetes` is not written), `policy` (the admission policy for that).
 
 mod answers;
 mod balancer;
@@ -60,27 +63,27 @@ use super::{
     state::{Folder, Lock},
 };
 
-/// Where an API server listens, and the balancer.
+/// Port of the API servers and of the balancer.
 pub(super) const PORT: u16 = 6443;
-/// Of a static pod's process, as `/proc/PID/comm` has it.
+/// Process name of kube-apiserver, as in `/proc/PID/comm`.
 const PROCESS: &str = "kube-apiserver";
-/// Where kubelet looks for static pods on nodes that kubeadm has made.
+/// Path of the static pod manifest on nodes that kubeadm has made.
 pub(super) const MANIFEST: &str = "/etc/kubernetes/manifests/kube-apiserver.yaml";
-/// Where the manifest is while its API server is not to run, and what is being made.
+/// Folder of manifests of stopped API servers, and of temporary files.
 const ASIDE: &str = "/etc/kubernetes/plumbline";
-/// Its name there.
+/// Name of the manifest there.
 const NAME: &str = "kube-apiserver.yaml";
-/// The file of what is shared, in the cluster's folder.
+/// File of [`SharedEndpoint`] in the cluster's folder.
 pub(super) const SHARED: &str = "api.json";
 
-/// What several API servers of a cluster share.
+/// The shared endpoint of several API servers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Shared {
-    /// The balancer: what all of them advertise.
+pub(super) struct SharedEndpoint {
+    /// Address of the balancer, which all of them advertise.
     pub(super) front: SocketAddr,
     /// Their nodes, by number from 1.
     nodes: Vec<String>,
-    /// Whether not everybody may be led to it yet.
+    /// Whether some clients may not be configured with the balancer yet.
     #[serde(default)]
     unfinished: bool,
 }
@@ -88,14 +91,14 @@ pub(super) struct Shared {
 /// The API servers of a cluster.
 #[derive(Clone, Debug)]
 pub(super) struct ApiServers {
-    /// What all of them advertise: the balancer, or the only one's own address.
+    /// Advertised address: the balancer's, or that of the only server.
     advertised: SocketAddr,
-    /// By number.
+    /// Servers by number.
     servers: Vec<Server>,
     folder: Folder,
 }
 
-/// One of them.
+/// One API server.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
     number: u8,
@@ -103,7 +106,7 @@ pub(super) struct Server {
     address: SocketAddr,
 }
 
-/// One that is down as long as this lives; another process can't have it meanwhile.
+/// A stopped API server, which this process alone may start as long as this lives.
 #[derive(Debug)]
 pub(super) struct Down {
     server: Server,
@@ -111,9 +114,9 @@ pub(super) struct Down {
 }
 
 impl ApiServers {
-    /// Those of a cluster.
+    /// The API servers of a cluster.
     pub(super) fn of(folder: &Folder, nodes: &[Container]) -> Result<Self, KindError> {
-        let Some(shared) = folder.read::<Shared>(SHARED)? else {
+        let Some(shared) = folder.read::<SharedEndpoint>(SHARED)? else {
             return Self::alone(folder, nodes);
         };
         if shared.unfinished {
@@ -141,7 +144,7 @@ impl ApiServers {
         })
     }
 
-    /// The only one of a cluster.
+    /// The only API server of a cluster.
     fn alone(folder: &Folder, nodes: &[Container]) -> Result<Self, KindError> {
         let node = nodes.iter().find(|node| node.is_control_plane);
         let node = node.ok_or_else(|| KindError::Unexpected {
@@ -160,17 +163,17 @@ impl ApiServers {
         })
     }
 
-    /// The address that they share, where there are several.
+    /// The shared address of several servers.
     pub(super) fn front(&self) -> Option<SocketAddr> {
         self.are_several().then_some(self.advertised)
     }
 
-    /// Whether one can be stopped, and others go on.
+    /// Whether there are several, so that one can be stopped.
     pub(super) fn are_several(&self) -> bool {
         self.servers.len() > 1
     }
 
-    /// All of them by number.
+    /// All servers by number.
     pub(super) fn list(&self) -> Vec<ApiServer> {
         let shown = |server: &Server| ApiServer {
             number: server.number,
@@ -180,12 +183,12 @@ impl ApiServers {
         self.servers.iter().map(shown).collect()
     }
 
-    /// One by its number.
+    /// A server by its number.
     pub(super) fn server(&self, number: u8) -> Option<&Server> {
         self.servers.iter().find(|server| server.number == number)
     }
 
-    /// Ends one, and keeps it ended; it has no process when this returns. `None`: it is down already.
+    /// Stops a server until it is started again; it has no process when this returns. `None`: it is stopped already.
     pub(super) async fn end(&self, server: &Server, how: Stop) -> Result<Option<Down>, KindError> {
         let Some(lock) = self.folder.hold(&lock_of(server.number))? else {
             return Ok(None);
@@ -196,7 +199,7 @@ impl ApiServers {
         }
         server.take_away()?;
         if how == Stop::Kill {
-            // Before kubelet has looked.
+            // Before kubelet reacts.
             placing::signal(&processes, Signal::SIGKILL);
         }
         let down = Down {
@@ -210,14 +213,14 @@ impl ApiServers {
         Ok(Some(down))
     }
 
-    /// Starts it again; it serves when this returns.
+    /// Starts a server; it is ready when this returns.
     pub(super) async fn start(&self, down: Down) -> Result<(), KindError> {
         down.server.put_back()?;
         down.server.serves(&self.folder.kubeconfig()).await
     }
 
-    /// Starts those that somebody has left down who is dead, and lets them write `default/kubernetes` where such a one has
-    /// left a policy; says what was so. What somebody keeps up stays.
+    /// Starts servers that a dead process has left stopped, and removes such policies against writing
+    /// `default/kubernetes`; returns what was done. Faults of living processes stay.
     pub(super) async fn repair(&self) -> Result<Vec<String>, KindError> {
         let mut repaired = self.start_left().await?;
         repaired.extend(self.allow_left().await?);
@@ -243,8 +246,8 @@ impl ApiServers {
         Ok(repaired)
     }
 
-    /// Waits until all serve, and write what is true, as somebody who held a fault and is dead is found out at once by whoever
-    /// keeps it; ends what nobody keeps up, and says what.
+    /// Waits until all servers are ready and reconcile, as keepers notice soon that the user of their fault is dead.
+    /// Heals faults without a keeper, and returns what was done.
     pub(super) async fn settle(&self) -> Result<Vec<String>, KindError> {
         let mut repaired = self.start_left().await?;
         let begin = Instant::now();
@@ -271,12 +274,12 @@ impl Server {
         self.node.path(&Path::new(ASIDE).join(NAME))
     }
 
-    /// Whether its manifest has been taken away.
+    /// Whether its manifest is removed.
     fn is_away(&self) -> bool {
         self.aside().exists()
     }
 
-    /// Takes its manifest away: kubelet ends it.
+    /// Removes its manifest: kubelet stops it.
     fn take_away(&self) -> Result<(), KindError> {
         let what = || format!("take the manifest of API server {} away", self.number);
         let folder = self.node.path(Path::new(ASIDE));
@@ -284,13 +287,13 @@ impl Server {
         fs::rename(self.node.path(Path::new(MANIFEST)), self.aside()).map_err(io_error(what()))
     }
 
-    /// Gives it its manifest back, if that was taken away: kubelet starts it.
+    /// Restores its manifest, if that was removed: kubelet starts it.
     fn put_back(&self) -> Result<(), KindError> {
         if let Ok(text) = fs::read_to_string(self.aside()) {
             let now = SystemTime::now().duration_since(UNIX_EPOCH);
             let now = now.unwrap_or_default().as_nanos().to_string();
             if let Some(anew) = manifest::anew(&text, &now) {
-                // It is never there in part, whatever ends this process.
+                // Renamed at the end, so that it is never incomplete.
                 let new = format!("{ASIDE}/{NAME}.new");
                 share::write(&self.node, &new, &anew)?;
                 let what = format!("write the manifest of API server {}", self.number);
@@ -316,7 +319,7 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until it serves, as the administrator of a kubeconfig.
+    /// Waits until it is ready for the administrator of a kubeconfig.
     async fn serves(&self, kubeconfig: &Path) -> Result<(), KindError> {
         let what = || format!("ask API server {}", self.number);
         let client: Client =
@@ -334,7 +337,7 @@ impl Server {
         Ok(())
     }
 
-    /// An error when a wait has lasted too long.
+    /// An error when the limit of a wait is exceeded.
     fn in_time(&self, begin: Instant, what: &str) -> Result<(), KindError> {
         if begin.elapsed() < LIMITS.api_server {
             return Ok(());

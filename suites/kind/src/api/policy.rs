@@ -1,4 +1,4 @@
-//! The policy that denies API servers to write `default/kubernetes`, and whether one of them obeys it.
+//! The admission policy against writing `default/kubernetes`, and whether an API server enforces it.
 
 use std::fmt::Debug;
 
@@ -11,13 +11,13 @@ use tokio::time::timeout;
 use super::unreconciled::{NAME, NAMESPACE};
 use crate::{KindError, LIMITS};
 
-/// Who writes it in every API server: `user.APIServerUser` of `k8s.io/apiserver`.
+/// User of every API server's reconciler: `user.APIServerUser` of `k8s.io/apiserver`.
 pub(super) const RECONCILER: &str = "system:apiserver";
 /// Its group: `user.SystemPrivilegedGroup` there.
 pub(super) const GROUP: &str = "system:masters";
-/// Label of policies, and its value.
+/// Label of the policies, and its value.
 pub(super) const LABEL: [&str; 2] = ["plumbline-fault", "unreconciled"];
-/// What is told whoever is denied.
+/// Message of a denial.
 const MESSAGE: &str = "a fault of plumbline keeps API servers from writing default/kubernetes";
 
 /// A value as a type of the API.
@@ -28,8 +28,8 @@ pub(super) fn typed<T: DeserializeOwned>(value: Value, what: &str) -> Result<T, 
     })
 }
 
-/// Denies [`RECONCILER`] to write the Endpoints and the slice of `default/kubernetes`, and what is called like the policy, by
-/// which it can be seen.
+/// Denies [`RECONCILER`] writes of the Endpoints and the slice of `default/kubernetes`, and of objects with the
+/// policy's own name, which show whether the policy is enforced.
 pub(super) fn policy(name: &str) -> Value {
     let rule = |group: &str, resource: &str| {
         json!({
@@ -55,7 +55,7 @@ pub(super) fn policy(name: &str) -> Value {
     })
 }
 
-/// Puts it into force.
+/// The binding that activates the policy.
 pub(super) fn binding(name: &str) -> Value {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
@@ -64,8 +64,8 @@ pub(super) fn binding(name: &str) -> Value {
     })
 }
 
-/// Tries, as an API server would, to write both objects, without writing; `None`: the policy denies it, or else what was
-/// answered.
+/// Tries to write both objects as an API server does, by a dry run; `None` if the policy denies both, or else the
+/// response.
 pub(super) async fn attempts(client: &Client, name: &str) -> Option<String> {
     let endpoints = json!({"metadata": {"name": name}});
     let slice = json!({"metadata": {"name": name}, "addressType": "IPv4", "endpoints": []});
@@ -101,7 +101,7 @@ where
     }
 }
 
-/// Whether that is what a policy says: API servers name it, and say its message.
+/// Whether a message is that of a denial by this policy.
 fn is_of(message: &str, policy: &str) -> bool {
     message.contains(&format!("'{policy}'")) && message.contains(MESSAGE)
 }
@@ -116,15 +116,15 @@ mod tests {
 
     #[test]
     fn only_a_denial_by_the_policy_itself_shows_that_it_is_in_force() {
-        let said = |policy: &str| {
+        let message = |policy: &str| {
             format!("ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request: {MESSAGE}")
         };
         assert!(is_of(
-            &said("plumbline-unreconciled-1"),
+            &message("plumbline-unreconciled-1"),
             "plumbline-unreconciled-1"
         ));
         assert!(!is_of(
-            &said("plumbline-unreconciled-11"),
+            &message("plumbline-unreconciled-11"),
             "plumbline-unreconciled-1"
         ));
         assert!(!is_of(

@@ -1,5 +1,5 @@
-//! Makes two API servers of a cluster with one: the second on a worker, with the first one's keys and etcd; and leads everybody
-//! to the balancer.
+//! Adds a second API server to a cluster with one: on a worker, with the first one's keys and etcd. Then all clients
+//! of the API get the balancer's address.
 
 use std::{
     fs,
@@ -14,7 +14,8 @@ use lab_apiserver::Keys;
 use nix::sys::signal::Signal;
 
 use super::{
-    ASIDE, ApiServers, MANIFEST, NAME, PORT, SHARED, Server, Shared, address, balancer, lock_of, manifest,
+    ASIDE, ApiServers, MANIFEST, NAME, PORT, SHARED, Server, SharedEndpoint, address, balancer, lock_of,
+    manifest,
 };
 use crate::{
     KindError,
@@ -25,10 +26,10 @@ use crate::{
     tools::Tools,
 };
 
-/// Where kubeadm keeps the cluster's keys, and those of an API server among them.
+/// Folder of the cluster's keys, including those of an API server.
 const KEYS: &str = "/etc/kubernetes/pki";
 const OWN_KEYS: [&str; 2] = ["apiserver.crt", "apiserver.key"];
-/// Those that every API server has: kubeadm's own list for a further control plane, and what it makes of it there.
+/// Keys that all API servers share: kubeadm's list for a further control plane, and what it derives from them.
 const COMMON_KEYS: [&str; 11] = [
     "ca.crt",
     "sa.key",
@@ -42,12 +43,12 @@ const COMMON_KEYS: [&str; 11] = [
     "apiserver-etcd-client.key",
     "etcd/ca.crt",
 ];
-/// Where etcd of a control plane's node takes clients.
+/// Client port of etcd on the control plane's node.
 const ETCD: u16 = 2379;
-/// Who asks the API from a node, by its kubeconfig.
+/// Kubeconfigs of a node's clients of the API.
 const ASKING: [&str; 3] = ["kubelet.conf", "controller-manager.conf", "scheduler.conf"];
 
-/// A cluster that is to have two.
+/// The two servers to create.
 struct Making<'a> {
     tools: &'a Tools,
     folder: &'a Folder,
@@ -58,11 +59,11 @@ struct Making<'a> {
     manifest: String,
 }
 
-/// Makes them, and leads the administrator, kubelets and controllers to the balancer in front of them. All serve when this
-/// returns. What of that is there already is made again: whoever began it may have been killed.
+/// Creates both servers behind the balancer, and configures administrator, kubelets and controllers with its address.
+/// All are ready when this returns. Everything is written anew, as an earlier attempt may have been killed.
 ///
 /// # Errors
-/// There is no worker; what kubeadm has made is not what this was written for.
+/// The cluster has no worker; the files differ from those that kubeadm is known to write.
 pub(super) async fn share(
     tools: &Tools,
     folder: &Folder,
@@ -90,16 +91,16 @@ pub(super) async fn share(
         front: (front, PORT).into(),
         manifest,
     };
-    let mut shared = Shared {
+    let mut shared = SharedEndpoint {
         front: making.front,
         nodes: vec![making.first.node.name.clone(), making.second.node.name.clone()],
         unfinished: true,
     };
-    // First, as nobody else would know of the balancer that nodes are led to.
+    // Written first, as it is the only record of the balancer.
     folder.put(SHARED, &shared)?;
     making.certify().await?;
     making.start_second().await?;
-    making.lead(nodes)?;
+    making.configure_clients(nodes)?;
     making.restart_first().await?;
     for node in nodes {
         let arguments = ["exec", &node.name, "systemctl", "restart", "kubelet"];
@@ -114,7 +115,7 @@ pub(super) async fn share(
     })
 }
 
-/// The nodes of both.
+/// The nodes of both servers.
 fn places<'a>(cluster: &str, nodes: &'a [Container]) -> Result<[&'a Container; 2], KindError> {
     let first = nodes.iter().find(|node| node.is_control_plane);
     let second = nodes.iter().find(|node| !node.is_control_plane);
@@ -128,15 +129,16 @@ fn places<'a>(cluster: &str, nodes: &'a [Container]) -> Result<[&'a Container; 2
 }
 
 impl Making<'_> {
-    /// Has kubeadm make the certificate of each, which is valid at the balancer, too.
+    /// Creates both certificates by kubeadm, valid for the balancer, too.
     async fn certify(&self) -> Result<(), KindError> {
-        let version = manifest::version(&self.manifest).ok_or_else(|| strange("it names no version"))?;
+        let version =
+            manifest::version(&self.manifest).ok_or_else(|| unexpected_file("it names no version"))?;
         let range = manifest::flag(&self.manifest, "--service-cluster-ip-range=");
-        let range = range.ok_or_else(|| strange("it names no range of Services"))?;
+        let range = range.ok_or_else(|| unexpected_file("it names no range of Services"))?;
         let node = &self.first.node;
         for server in [&self.first, &self.second] {
             let place = format!("{ASIDE}/pki-{}", server.number);
-            // Kubeadm leaves certificates that are there as they are.
+            // Kubeadm keeps existing certificates.
             remove_folder(node, &place)?;
             make_folder(node, &place)?;
             for name in ["ca.crt", "ca.key"] {
@@ -190,26 +192,27 @@ impl Making<'_> {
         let etcd = SocketAddr::new(self.first.address.ip(), ETCD);
         let second = self.advertising()?;
         let second = manifest::on_node(&second, self.second.address.ip(), etcd);
-        let second = second.ok_or_else(|| strange("it names no etcd, or nobody probes it"))?;
+        let second = second.ok_or_else(|| unexpected_file("it names no etcd, or no probe"))?;
         write(to, &format!("{ASIDE}/kube-apiserver.yaml"), &second)?;
         self.second.put_back()?;
-        // Its certificate is the administrator's to check by kind's own kubeconfig.
+        // kind's own kubeconfig contains the authority of its certificate.
         self.second.serves(&self.folder.kubeconfig()).await
     }
 
     fn advertising(&self) -> Result<String, KindError> {
         let text = manifest::advertising(&self.manifest, self.front.ip());
-        text.ok_or_else(|| strange("it advertises no address"))
+        text.ok_or_else(|| unexpected_file("it advertises no address"))
     }
 
-    /// Leads whoever asks by a kubeconfig to the balancer, from the next start of each on.
-    fn lead(&self, nodes: &[Container]) -> Result<(), KindError> {
+    /// Writes the balancer's address into all kubeconfigs, effective at the next start of each client.
+    fn configure_clients(&self, nodes: &[Container]) -> Result<(), KindError> {
         for node in nodes {
             for name in ASKING {
                 let path = format!("/etc/kubernetes/{name}");
                 if node.path(Path::new(&path)).exists() {
                     let text = manifest::asking(&read(node, &path)?, self.front);
-                    let text = text.ok_or_else(|| strange("a kubeconfig beside it names no server"))?;
+                    let text =
+                        text.ok_or_else(|| unexpected_file("a kubeconfig beside it names no server"))?;
                     write(node, &path, &text)?;
                 }
             }
@@ -217,12 +220,12 @@ impl Making<'_> {
         let path = self.folder.kubeconfig();
         let text = fs::read_to_string(&path).map_err(io_error(format!("read {}", path.display())))?;
         let text = manifest::asking(&text, self.front)
-            .ok_or_else(|| strange("kind's kubeconfig names no server"))?;
+            .ok_or_else(|| unexpected_file("kind's kubeconfig names no server"))?;
         self.folder.write("kubeconfig", text.as_bytes())
     }
 
-    /// It advertises the balancer afterwards. Controllers and scheduler start again with it: they end when nobody answers, and
-    /// begin anew by what their kubeconfigs say then.
+    /// Lets the first server advertise the balancer. Controllers and scheduler end when it stops, and restart with
+    /// their new kubeconfigs.
     async fn restart_first(&self) -> Result<(), KindError> {
         let node = &self.first.node;
         let _lock = self.folder.hold(&lock_of(self.first.number))?;
@@ -240,7 +243,7 @@ impl Making<'_> {
         self.first.serves(&self.folder.kubeconfig()).await
     }
 
-    /// What kubeadm has made for it goes where it reads it.
+    /// Copies kubeadm's files to the paths that an API server reads.
     fn install_keys(&self, server: &Server) -> Result<(), KindError> {
         let from = &self.first.node;
         let place = format!("{ASIDE}/pki-{}", server.number);
@@ -257,7 +260,7 @@ impl Making<'_> {
 }
 
 impl Server {
-    /// Ends it, if it runs, before it is made anew.
+    /// Stops an earlier second server.
     async fn end_old(&self) -> Result<(), KindError> {
         if self.node.path(Path::new(MANIFEST)).exists() {
             self.take_away()?;
@@ -266,16 +269,16 @@ impl Server {
     }
 }
 
-/// The address that an API server advertises, by its manifest.
+/// The advertised address in a manifest.
 pub(super) fn advertised(manifest: &str) -> Result<IpAddr, KindError> {
     let address = manifest::flag(manifest, "--advertise-address=");
     address
         .and_then(|address| address.parse().ok())
-        .ok_or_else(|| strange("it advertises no address"))
+        .ok_or_else(|| unexpected_file("it advertises no address"))
 }
 
-/// What kubeadm has made is not what was expected.
-fn strange(why: &str) -> KindError {
+/// The error for unexpected files of kubeadm.
+fn unexpected_file(why: &str) -> KindError {
     KindError::Unexpected {
         what: format!("read {MANIFEST}"),
         why: why.to_owned(),
@@ -287,14 +290,14 @@ pub(super) fn read(node: &Container, path: &str) -> Result<String, KindError> {
     fs::read_to_string(node.path(Path::new(path))).map_err(io_error(format!("read {path} of {}", node.name)))
 }
 
-/// Kubeadm's manifest of the API server of a node, which whoever is dead may have left aside.
+/// Reads kubeadm's manifest of a node's API server, which a dead process may have left in [`ASIDE`](super::ASIDE).
 pub(super) fn read_manifest(node: &Container) -> Result<String, KindError> {
     let aside = format!("{ASIDE}/{NAME}");
     let is_aside = !node.path(Path::new(MANIFEST)).exists() && node.path(Path::new(&aside)).exists();
     read(node, if is_aside { &aside } else { MANIFEST })
 }
 
-/// What a proxy in front of a server needs of the cluster's keys.
+/// Keys of the cluster for a proxy in front of a server.
 pub(super) fn keys(server: &Server) -> Result<Keys, KindError> {
     let file = |name: &str| read(&server.node, &format!("{KEYS}/{name}"));
     Ok(Keys {
@@ -306,7 +309,7 @@ pub(super) fn keys(server: &Server) -> Result<Keys, KindError> {
     })
 }
 
-/// Writes a file for root alone.
+/// Writes a file that only root can read.
 pub(super) fn write(node: &Container, path: &str, text: &str) -> Result<(), KindError> {
     put(node, path, text.as_bytes())
 }
@@ -336,7 +339,7 @@ fn make_folder(node: &Container, path: &str) -> Result<(), KindError> {
     made.map_err(io_error(format!("make {path} on {}", node.name)))
 }
 
-/// That it is gone is no error.
+/// Removes a folder; a missing one is no error.
 fn remove_folder(node: &Container, path: &str) -> Result<(), KindError> {
     match fs::remove_dir_all(node.path(Path::new(path))) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

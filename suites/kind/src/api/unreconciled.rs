@@ -1,12 +1,12 @@
-//! `default/kubernetes` that no API server writes: an admission policy denies it to them.
+//! Keeps API servers from writing `default/kubernetes`, by an admission policy.
 //!
-//! An API server reconciles it as any other client, by a connection to itself that goes through admission, as the user
-//! [`RECONCILER`]; others write it as before, and a policy meets servers that are started under it, too: until they have
-//! read all policies they admit nothing. Each fault has a policy of its own, so several can overlap: what is true is written
-//! when the last of them is over.
+//! An API server reconciles it like any other client, by a connection to itself that passes admission, as the user
+//! [`RECONCILER`]. Other users are not affected. The policy also applies to servers that start later: they admit
+//! nothing before they have read all policies. Each fault has a policy of its own, so faults can overlap: the correct
+//! contents return when the last one is over.
 //!
-//! A policy is in force when every server that runs has denied something to that user by it, for a name that only this
-//! policy knows. Nothing of it is written (`dryRun`).
+//! A policy is in force when every running server has denied this user a request by it, for a name that only this
+//! policy contains. These requests are dry runs.
 
 use std::{
     fs, io,
@@ -39,18 +39,18 @@ use crate::{
     state::Lock,
 };
 
-/// Where `default/kubernetes` is, and its name.
+/// Namespace and name of `default/kubernetes`.
 pub(super) const NAMESPACE: &str = "default";
 pub(super) const NAME: &str = "kubernetes";
 
-/// API servers may not write it as long as this lives; another process can't end it meanwhile.
+/// API servers may not write it as long as this lives; no other process may end that meanwhile.
 #[derive(Debug)]
 pub(super) struct Denied {
     name: String,
     _lock: Lock,
 }
 
-/// Whether a cluster knows such policies: Kubernetes 1.30 or later.
+/// Whether a cluster supports such policies: Kubernetes 1.30 or later.
 pub(crate) async fn is_known(client: &Client) -> Result<bool, KindError> {
     let group = "admissionregistration.k8s.io/v1";
     let list = answered(
@@ -67,14 +67,14 @@ fn has_policies(group: &APIResourceList) -> bool {
 }
 
 impl ApiServers {
-    /// Keeps all of them from writing it; none does any more when this returns.
+    /// Denies all servers to write it; none does any more when this returns.
     pub(super) async fn deny(&self) -> Result<Denied, KindError> {
         let what = "keep API servers from writing default/kubernetes";
         let name = self.fresh_name();
         let lock = self.folder.hold(&lock_of(&name))?;
         let lock = lock.ok_or_else(|| KindError::Unexpected {
             what: what.to_owned(),
-            why: format!("somebody else has just begun {name:?}"),
+            why: format!("another process has just begun {name:?}"),
         })?;
         let denied = Denied { name, _lock: lock };
         if let Err(error) = self.make(&denied.name).await {
@@ -92,8 +92,8 @@ impl ApiServers {
         Ok(denied)
     }
 
-    /// Lets them write it again. It lists what is true when this returns, unless another fault keeps them from it. As others
-    /// may be starting them just now, whatever fails is tried again for as long as that may take.
+    /// Allows writing again. The correct contents are restored when this returns, unless another fault denies that.
+    /// Servers may be starting at the same time, so failures are tried again.
     pub(super) async fn allow(&self, denied: Denied) -> Result<(), KindError> {
         let begin = Instant::now();
         while let Err(error) = self.remove(&denied.name).await {
@@ -121,7 +121,7 @@ impl ApiServers {
         }
     }
 
-    /// The same for those of somebody who is dead; says which were.
+    /// Removes the policies of dead processes; returns what was done.
     pub(super) async fn allow_left(&self) -> Result<Vec<String>, KindError> {
         let mut undone = Vec::new();
         for name in self.policies().await? {
@@ -133,7 +133,7 @@ impl ApiServers {
         Ok(undone)
     }
 
-    /// Waits until nothing keeps them from it; ends what nobody keeps up, and says what.
+    /// Waits until no policy is left; removes those without a keeper, and returns what was done.
     pub(super) async fn none_denied(&self) -> Result<Vec<String>, KindError> {
         let begin = Instant::now();
         let mut undone = self.allow_left().await?;
@@ -168,7 +168,8 @@ impl ApiServers {
         Ok(())
     }
 
-    /// Removes a policy and its binding; that they are not there is no error. The policy goes last: it is what is found again.
+    /// Removes a policy and its binding; missing ones are no error. The policy goes last, as it is what repairs look
+    /// for.
     async fn remove(&self, name: &str) -> Result<(), KindError> {
         let client = self.client().await?;
         let params = DeleteParams::default();
@@ -192,12 +193,12 @@ impl ApiServers {
             return Ok(Vec::new());
         }
         let policies: Api<ValidatingAdmissionPolicy> = Api::all(client);
-        let ours = ListParams::default().labels(&LABEL.join("="));
-        let listed = answered(policies.list(&ours), "list policies").await?;
+        let of_faults = ListParams::default().labels(&LABEL.join("="));
+        let listed = answered(policies.list(&of_faults), "list policies").await?;
         Ok(listed.items.iter().map(ResourceExt::name_any).collect())
     }
 
-    /// Waits until a server that runs denies by a policy whatever it is asked of `default/kubernetes`.
+    /// Waits until a running server denies every write of `default/kubernetes` by this policy.
     async fn is_denied(&self, server: &Server, name: &str) -> Result<(), KindError> {
         let what = || format!("see the policy {name} in force in API server {}", server.number);
         let begin = Instant::now();
@@ -206,7 +207,7 @@ impl ApiServers {
             .await
             .map_err(|error| unexpected(error.to_string()))?;
         let mut answer = "it was not asked".to_owned();
-        // One that starts meanwhile admits nothing before it has read the policies.
+        // A server that starts meanwhile admits nothing before it has read the policies.
         while !server.processes().is_empty() {
             if begin.elapsed() > LIMITS.policy {
                 return Err(unexpected(format!(
@@ -223,7 +224,8 @@ impl ApiServers {
         Ok(())
     }
 
-    /// Whether `default/kubernetes` lists what they advertise, or they are kept from writing that: `None`, or what it lists.
+    /// Whether `default/kubernetes` lists the advertised address, or a policy denies that: then `None`; else its
+    /// contents.
     async fn lists_the_truth(&self) -> Result<Option<String>, KindError> {
         if !self.policies().await?.is_empty() {
             return Ok(None);
@@ -245,7 +247,7 @@ impl ApiServers {
         Ok(connection.client().await?)
     }
 
-    /// A name that no other policy has had.
+    /// A new name for a policy.
     fn fresh_name(&self) -> String {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.map_or(0, |now| now.as_nanos());
@@ -257,7 +259,7 @@ fn lock_of(name: &str) -> String {
     format!("{name}.lock")
 }
 
-/// What an API server answers, in time.
+/// Response of an API server, with a time limit.
 async fn answered<T>(
     asked: impl Future<Output = kube::Result<T>>,
     what: impl Into<String>,
@@ -272,7 +274,7 @@ async fn answered<T>(
     }
 }
 
-/// The same where something is removed; that it is not there is no error.
+/// As [`answered`], for a deletion; a missing object is no error.
 async fn gone<T>(asked: impl Future<Output = kube::Result<T>>, name: &str) -> Result<(), KindError> {
     let done = async {
         match asked.await {
@@ -283,7 +285,7 @@ async fn gone<T>(asked: impl Future<Output = kube::Result<T>>, name: &str) -> Re
     answered(done, format!("remove the policy {name}")).await
 }
 
-/// Whether a slice lists exactly this one, as API servers write it.
+/// Whether a slice lists exactly this address, in the form that API servers write.
 fn lists(slice: &EndpointSlice, server: SocketAddr) -> bool {
     let mut ports = slice.ports.iter().flatten().filter_map(|port| port.port);
     let expected = server.ip().to_string();
@@ -300,7 +302,7 @@ fn lists(slice: &EndpointSlice, server: SocketAddr) -> bool {
         && ports.any(|port| port == i32::from(server.port()))
 }
 
-/// Endpoints and ports, for people.
+/// Endpoints and ports, for messages.
 fn what_it_lists(slice: &EndpointSlice) -> String {
     let endpoints = slice.endpoints.iter().flatten().map(|endpoint| {
         let conditions = endpoint.conditions.as_ref();

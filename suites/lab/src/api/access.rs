@@ -1,4 +1,4 @@
-//! Who may ask the API servers, and the kubeconfigs that say how.
+//! Certificates, tokens and kubeconfigs of the API servers' users.
 
 use std::{
     collections::BTreeMap,
@@ -54,7 +54,7 @@ impl Access {
         Ok(Self { pki, names, tokens })
     }
 
-    /// The certificate of a server of ours, by its number; of the administrator's, which has none.
+    /// TLS configuration of the lab's own server of this number; `None`: of the administrator's server.
     pub(super) fn tls(&self, number: Option<u8>) -> Result<Arc<rustls::ServerConfig>, LabError> {
         let names = self.names_of(number);
         self.pki
@@ -62,7 +62,7 @@ impl Access {
             .map_err(failed("make certificates for"))
     }
 
-    /// Certificate and key of another program that is the server of this number.
+    /// Certificate and key for kube-apiserver with this number.
     pub(super) fn server_pem(&self, number: u8) -> Result<(String, String), LabError> {
         let names = self.names_of(Some(number));
         self.pki
@@ -70,7 +70,7 @@ impl Access {
             .map_err(failed("make certificates for"))
     }
 
-    /// All that any of them is reached by, and a name that tells it from the others, as its host's would.
+    /// All host names and addresses of a server, with one name that no other server has.
     fn names_of(&self, number: Option<u8>) -> Vec<String> {
         let own = number.map(api_server_name);
         self.names.iter().cloned().chain(own).collect()
@@ -87,7 +87,7 @@ impl Access {
         self.tokens.iter().map(line).collect()
     }
 
-    /// Its users.
+    /// Authentication of the users.
     pub(super) fn auth(&self) -> Arc<Auth> {
         let all = self.tokens.iter();
         Arc::new(all.fold(Auth::new(), |auth, (user, token)| auth.with_user(token, user)))
@@ -102,7 +102,7 @@ impl Access {
     }
 }
 
-/// For `map_err`: what was done about the API servers.
+/// For `map_err`: an operation on the API servers has failed.
 pub(super) fn failed<E: Display>(what: &'static str) -> impl Fn(E) -> LabError {
     move |why| LabError::Host {
         what: format!("{what} the API servers"),
@@ -111,23 +111,23 @@ pub(super) fn failed<E: Display>(what: &'static str) -> impl Fn(E) -> LabError {
     }
 }
 
-/// A client for a kubeconfig.
+/// A client of a kubeconfig.
 pub(crate) async fn kube_client(path: &Path) -> Result<Client, LabError> {
     client(path, None, None).await
 }
 
-/// A client for a kubeconfig that asks at another address.
+/// A client of a kubeconfig with another server address.
 ///
 /// # Errors
-/// The kubeconfig is none.
+/// The kubeconfig is invalid.
 pub async fn kube_client_at(path: &Path, server: SocketAddr) -> Result<Client, LabError> {
     client(path, Some(server), None).await
 }
 
-/// The same, which is taken for another user of one group: the kubeconfig's must be allowed to impersonate it.
+/// As [`kube_client_at`], impersonating a user of one group: the kubeconfig's user needs the right to impersonate.
 ///
 /// # Errors
-/// The kubeconfig is none.
+/// The kubeconfig is invalid.
 pub async fn kube_client_as(
     path: &Path,
     server: SocketAddr,

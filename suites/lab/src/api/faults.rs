@@ -1,5 +1,4 @@
-//! What is wrong with the API servers just now. A fault lives as long as its [`Begun`] value, and no longer than it
-//! was allowed to.
+//! Active faults of the API servers. A fault lasts as long as its [`Begun`] value, and no longer than its time limit.
 
 use std::{
     collections::BTreeMap,
@@ -20,9 +19,9 @@ use super::{
 };
 use crate::{LIMITS, protocol::ActiveApiFault};
 
-/// The faults that are held.
+/// All active faults.
 #[derive(Clone, Default)]
-pub(super) struct Held(Arc<Mutex<BTreeMap<u64, Entry>>>);
+pub(super) struct ActiveFaults(Arc<Mutex<BTreeMap<u64, Entry>>>);
 
 struct Entry {
     fault: ApiFault,
@@ -33,29 +32,29 @@ struct Entry {
 /// A fault that has begun.
 pub(crate) struct Begun {
     fault: ApiFault,
-    /// It is shown as long as this value lives.
+    /// Lists the fault as active as long as this value lives.
     _note: Note,
-    /// Those of the answers end with this value.
+    /// Guards of response faults, which end with this value.
     _guards: Vec<FaultGuard>,
-    /// Servers share an address because of it.
+    /// The fault makes servers share an address.
     shares: bool,
-    /// So does the rest of the reconciler.
+    /// Keeps the servers' reconcilers stopped.
     _rest: Option<RestingReconciler>,
 }
 
 struct Note {
-    held: Held,
+    active_faults: ActiveFaults,
     number: u64,
 }
 
 impl Drop for Note {
     fn drop(&mut self) {
-        self.held.lock().remove(&self.number);
+        self.active_faults.lock().remove(&self.number);
     }
 }
 
-impl Held {
-    /// Notes a fault, unless too many are noted, or one that there can't be twice.
+impl ActiveFaults {
+    /// Lists a fault as active, unless there are too many, or one that excludes it.
     fn note(&self, fault: &ApiFault, lasts: Duration) -> Result<Note, String> {
         let mut all = self.lock();
         if all.len() >= MOST_ACTIVE {
@@ -75,7 +74,7 @@ impl Held {
         };
         all.insert(number, entry);
         Ok(Note {
-            held: self.clone(),
+            active_faults: self.clone(),
             number,
         })
     }
@@ -94,17 +93,20 @@ impl ApiServers {
             let why = format!("expected one that lasts at most {LONGEST:?}, found {lasts:?}");
             return Err(failed(&why));
         }
-        let note = self.held.note(&fault, lasts).map_err(|why| failed(&why))?;
+        let note = self
+            .active_faults
+            .note(&fault, lasts)
+            .map_err(|why| failed(&why))?;
         let (mut rest, mut shares) = (None, false);
         let guards = match &fault {
             ApiFault::SharedAddress => {
-                if !self.are_ours() && !self.share_already().await {
+                if !self.are_ours() && !self.is_shared().await {
                     return Err(failed(&NOT_OURS));
                 }
                 shares = match self.share(true).await {
                     Ok(changed) => changed,
                     Err(error) => {
-                        self.share_no_more().await?;
+                        self.stop_sharing().await?;
                         return Err(failed(&error));
                     }
                 };
@@ -148,11 +150,11 @@ impl ApiServers {
         })
     }
 
-    /// Ends a fault; it is over when this returns, and a server that was down serves again. One that does not start is tried
-    /// for [`LIMITS`]`.control`, and may then take [`LIMITS`]`.api_serves`.
+    /// Ends a fault; it is over, and a stopped server serves again, when this returns. A server that does not start
+    /// is tried for [`LIMITS`]`.control`, and may then take [`LIMITS`]`.api_serves`.
     pub(crate) async fn heal(&self, begun: Begun) -> Result<(), ClusterError> {
         if begun.shares {
-            self.share_no_more().await?;
+            self.stop_sharing().await?;
         }
         if let ApiFault::Down { server, .. } = &begun.fault {
             let server = self.server(*server)?;
@@ -172,8 +174,8 @@ impl ApiServers {
         Ok(())
     }
 
-    /// Lets each advertise its own address again; tried for [`LIMITS`]`.control`.
-    async fn share_no_more(&self) -> Result<(), ClusterError> {
+    /// Lets each server advertise its own address again; tried for [`LIMITS`]`.control`.
+    async fn stop_sharing(&self) -> Result<(), ClusterError> {
         let begin = Instant::now();
         while let Err(error) = self.share(false).await {
             if begin.elapsed() >= LIMITS.control {
@@ -184,9 +186,9 @@ impl ApiServers {
         Ok(())
     }
 
-    /// All faults that are held, oldest first.
+    /// Active faults, oldest first.
     pub(crate) fn faults(&self) -> Vec<ActiveApiFault> {
-        let all = self.held.lock();
+        let all = self.active_faults.lock();
         let shown = |entry: &Entry| ActiveApiFault {
             fault: entry.fault.clone(),
             age: entry.begin.elapsed(),
@@ -208,8 +210,8 @@ mod tests {
 
     #[test]
     fn an_address_is_shared_by_one_fault_at_a_time() {
-        let (held, lasts) = (Held::default(), Duration::from_secs(1));
-        let note = |fault| held.note(&fault, lasts);
+        let (active_faults, lasts) = (ActiveFaults::default(), Duration::from_secs(1));
+        let note = |fault| active_faults.note(&fault, lasts);
         let first = note(ApiFault::SharedAddress).expect("nothing is held");
         assert!(note(ApiFault::SharedAddress).is_err_and(|why| why.contains("end that one first")));
         let _other = note(ApiFault::Unreconciled).expect("another fault");
@@ -219,8 +221,8 @@ mod tests {
 
     #[test]
     fn no_more_are_noted_than_are_allowed() {
-        let (held, lasts) = (Held::default(), Duration::from_secs(1));
-        let note = || held.note(&ApiFault::Unreconciled, lasts);
+        let (active_faults, lasts) = (ActiveFaults::default(), Duration::from_secs(1));
+        let note = || active_faults.note(&ApiFault::Unreconciled, lasts);
         let all: Result<Vec<Note>, String> = (0..MOST_ACTIVE).map(|_| note()).collect();
         let all = all.expect("as many as are allowed");
         assert!(note().is_err());

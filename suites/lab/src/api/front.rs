@@ -1,5 +1,5 @@
-//! A load balancer in front of the API servers: each connection goes to the next of them that takes it, through a proxy where
-//! faults are to meet its requests.
+//! A load balancer in front of the API servers. Each connection goes to the next server that accepts it, through a
+//! proxy while response faults are active.
 
 use std::{
     collections::BTreeMap,
@@ -23,18 +23,18 @@ use tokio::{
 use crate::{
     LIMITS, LabError,
     error::io_error,
-    netns::{NetNs, roomy},
+    netns::{NetNs, with_long_backlog},
 };
 
-/// What requests pass through on their way to a server, by its address.
+/// Proxies by the address of their server.
 pub type Proxies = BTreeMap<SocketAddr, Proxy>;
 
-/// Whether requests pass through proxies just now, and which; `plain` is held to read by every connection that passes without.
+/// Whether connections pass through proxies, and which. A direct connection holds a read lock of `plain`.
 #[derive(Clone)]
 pub struct Through {
     /// The proxies, while there are any.
     pub now: watch::Receiver<Option<Arc<Proxies>>>,
-    /// Held to read by connections that pass without.
+    /// Read-locked by direct connections.
     pub plain: Arc<RwLock<()>>,
 }
 
@@ -42,16 +42,16 @@ pub struct Through {
 pub struct Front {
     listener: TcpListener,
     servers: Arc<[SocketAddr]>,
-    /// Which of them are known to be ready, where somebody looks: they are tried first.
+    /// Readiness of the servers, where it is checked: ready servers are tried first.
     ready: Option<Arc<[AtomicBool]>>,
-    /// Where the servers are reached, if not where this runs.
+    /// Network namespace of the servers, if it is not this process's.
     net: Option<Arc<NetNs>>,
-    /// Where requests pass through something else than their connections, for a while.
+    /// Proxies for connections, while faults are active.
     through: Option<Through>,
 }
 
 impl Front {
-    /// Takes a listening socket over, of whichever namespace it is.
+    /// Uses a listening socket of any network namespace.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -62,7 +62,7 @@ impl Front {
     ) -> Result<Self, LabError> {
         let listener = listener
             .set_nonblocking(true)
-            .and_then(|()| TcpListener::from_std(roomy(listener)?))
+            .and_then(|()| TcpListener::from_std(with_long_backlog(listener)?))
             .map_err(io_error("listen in front of the API servers"))?;
         Ok(Self {
             listener,
@@ -73,20 +73,21 @@ impl Front {
         })
     }
 
-    /// Tries servers first that are marked here, in the order of all: one that has just begun to listen may answer late.
+    /// Tries the servers first that are marked as ready, in turn: a server that has just begun to listen may respond
+    /// late.
     pub fn preferring(mut self, ready: Arc<[AtomicBool]>) -> Self {
         self.ready = Some(ready);
         self
     }
 
-    /// Lets new connections pass through proxies while there are any; those that pass without are cut when that begins.
+    /// Uses proxies for new connections while there are any. Direct connections are closed when that begins.
     pub fn through(mut self, through: Through) -> Self {
         self.through = Some(through);
         self
     }
 
-    /// Passes connections on, at most [`Limits::front_connections`](crate::Limits::front_connections) at
-    /// once. A client for which no server is left is cut off, as by a load balancer without backends.
+    /// Forwards connections, at most [`Limits::front_connections`](crate::Limits::front_connections) at once. Without
+    /// a server, the client's connection is closed, as by a load balancer without backends.
     pub async fn run(self) {
         let room = Arc::new(Semaphore::new(LIMITS.front_connections));
         let mut connections = JoinSet::new();
@@ -115,7 +116,7 @@ impl Front {
         }
     }
 
-    /// All servers, from one on; those first that are known to be ready.
+    /// All servers in turn, beginning with `first`; ready ones come first.
     fn order(&self, first: usize) -> Vec<SocketAddr> {
         let is_ready = |at: &usize| match &self.ready {
             Some(ready) => ready.get(*at).is_some_and(|ready| ready.load(Ordering::Relaxed)),
@@ -148,7 +149,7 @@ async fn pass(client: TcpStream, order: &[SocketAddr], net: Option<&NetNs>, thro
     }
 }
 
-/// Through a proxy if there are any now; without, until there are.
+/// Forwards a connection through a proxy if there is one; otherwise directly, until there is.
 async fn either(
     client: TcpStream,
     connected: TcpStream,
@@ -165,7 +166,7 @@ async fn either(
     let _plain = through.plain.read().await;
     tokio::select! {
         biased;
-        // Whoever decides about it is gone only with this.
+        // The sender lives as long as this task.
         Ok(_) = through.now.wait_for(Option::is_some) => Ok(()),
         passed = plain(client, connected) => passed,
     }
@@ -204,7 +205,7 @@ mod tests {
             order.map(|server| server.port()).collect()
         };
         let front = Front::new(any(), servers.clone().into(), None).expect("a front");
-        assert_eq!(ports(&front, 1), [2, 3, 1], "nobody looks");
+        assert_eq!(ports(&front, 1), [2, 3, 1], "no readiness is known");
         let ready: Arc<[AtomicBool]> = [true, false, true].map(AtomicBool::new).into();
         let front = front.preferring(ready.clone());
         assert_eq!(ports(&front, 1), [3, 1, 2]);
@@ -212,7 +213,7 @@ mod tests {
         assert_eq!(
             ports(&front, 2),
             [3, 1, 2],
-            "whoever takes it is better than nobody"
+            "an unready server is better than none"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The lab's API servers, and the ways to them.
+//! The lab's API servers and their endpoints.
 //!
 //! ```text
 //!  outside client ─▶ front (underlay) ─────────┐
@@ -7,14 +7,14 @@
 //!  administrator, harness, kubelets ─▶ a server that never stops (host's loopback) ───────────────┘
 //! ```
 //!
-//! Agents ask the front when the servers advertise its address ([`Advertise::Shared`](super::Advertise)): then only
-//! the front knows how many there are.
+//! Agents use the front when the servers advertise its address ([`Advertise::Shared`](super::Advertise)): then only
+//! the front knows the servers.
 //!
-//! With [`ControlPlane::programs`](super::ControlPlane) the servers are Kubernetes' own, over etcd, and so are most
-//! controllers; nobody can make these answer wrongly, and the administrator asks a front as well.
+//! With [`ControlPlane::programs`](super::ControlPlane) etcd, kube-apiserver and most controllers are Kubernetes'
+//! own. Response faults need the lab's own servers, and the administrator uses a front as well.
 //!
-//! Files: `access` (who may ask, and by which file), `front` (a load balancer before them), `servers` (their life),
-//! `programs` (Kubernetes' own), `faults` (what is wrong with them just now).
+//! Files: `access` (certificates and kubeconfigs), `front` (the load balancer), `servers` (start and stop),
+//! `programs` (Kubernetes' own), `faults` (active faults).
 
 mod access;
 mod faults;

@@ -1,8 +1,8 @@
-//! Kubernetes' own control plane: etcd, kube-apiserver and kube-controller-manager, as a release has them.
+//! Kubernetes' own control plane: etcd, kube-apiserver and kube-controller-manager of a release.
 //!
-//! They run in the API servers' network namespace and a cgroup of their own. Left out: what our kubelets don't do
-//! (heartbeats, so no controller of node lifecycles; tokens in pods) and what one user of a lab does not need (RBAC). Our
-//! scheduler and load balancers stay.
+//! They run in the API servers' network namespace and a cgroup of their own. Two kinds of features are off: those
+//! that the lab's kubelets lack (heartbeats, so no node lifecycle controller; tokens in pods), and RBAC, which a lab
+//! with one user does not need. Scheduler and load balancers are the lab's.
 
 use std::{
     fs::{self, OpenOptions},
@@ -33,16 +33,16 @@ use crate::{
     topology::MOST_API_SERVERS,
 };
 
-/// Where etcd listens: the namespace's loopback, which nobody else is on.
+/// Address of etcd: the loopback of the namespace, which is not shared.
 const STORE: &str = "http://127.0.0.1:2379";
 const PEERS: &str = "http://127.0.0.1:2380";
 
-/// The controllers that pods and Services need, and those of what people apply.
+/// Controllers for pods and Services, and for workload objects.
 const CONTROLLED: &str = "daemonset-controller,deployment-controller,endpointslice-controller,\
     endpointslice-mirroring-controller,garbage-collector-controller,job-controller,namespace-controller,\
     replicaset-controller,root-ca-certificate-publisher-controller,serviceaccount-controller,statefulset-controller";
 
-/// The programs of one lab, and what they are started with.
+/// The programs of one lab, with their start parameters.
 pub(super) struct Programs {
     folder: PathBuf,
     families: IpFamilies,
@@ -52,7 +52,7 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Writes what they read, and starts the store.
+    /// Writes the programs' files, and starts etcd.
     pub(super) async fn start(
         folder: &Path,
         families: IpFamilies,
@@ -101,7 +101,7 @@ impl Programs {
             format!("--listen-peer-urls={PEERS}"),
             format!("--initial-advertise-peer-urls={PEERS}"),
             format!("--initial-cluster=default={PEERS}"),
-            // It lives as long as the lab, and no longer.
+            // The store lives only as long as the lab.
             "--unsafe-no-fsync".to_owned(),
             "--log-level=warn".to_owned(),
         ];
@@ -130,7 +130,7 @@ impl Programs {
             "--authorization-mode=AlwaysAllow".to_owned(),
             format!("--service-cluster-ip-range={}", ranges.join(",")),
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-            // One key for all: nobody here is to be kept from anything. A certificate stands for its public key.
+            // One key for all users, as nothing is protected here. A certificate stands for its public key.
             format!("--service-account-key-file={}", file("server-1.crt")),
             format!("--service-account-signing-key-file={}", file("server-1.key")),
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".to_owned(),
@@ -139,7 +139,7 @@ impl Programs {
             .await
     }
 
-    /// Why an API server that ended by itself did, as far as it says.
+    /// Why an API server ended by itself, with the end of its log.
     pub(super) fn ended(&self, number: u8) -> LabError {
         LabError::Host {
             what: format!("run {API_SERVER}"),
@@ -195,7 +195,7 @@ impl Programs {
         let placement = Placement {
             net: Some(net.map_err(io_error("duplicate a descriptor"))?),
             mnt: None,
-            cgroup: Some(self.cgroup.entrance()?),
+            cgroup: Some(self.cgroup.procs()?),
             ..Placement::default()
         };
         spawn::spawn(command, placement)
@@ -210,7 +210,7 @@ pub(super) async fn end(mut child: Child, how: Stop) {
     tracing::info!(end, "{API_SERVER} ended");
 }
 
-/// One that ends by itself takes the lab down.
+/// Takes the lab down when the program ends by itself.
 fn keep(name: &'static str, mut child: Child, tasks: &mut JoinSet<()>) {
     tasks.spawn(async move {
         let end = child.wait().await;
@@ -219,9 +219,9 @@ fn keep(name: &'static str, mut child: Child, tasks: &mut JoinSet<()>) {
     });
 }
 
-/// Whether the API is served.
+/// Whether the API server is ready.
 pub async fn is_ready(client: &Client) -> bool {
-    // /readyz is 200 when all hooks are through: default/kubernetes and the namespaces are there.
+    // /readyz is 200 after all post-start hooks: default/kubernetes and the namespaces exist.
     let request = http::Request::get("/readyz").body(Vec::new());
     match request {
         Ok(request) => client.request_text(request).await.is_ok(),

@@ -1,4 +1,4 @@
-//! The API servers: replicas over our store, or Kubernetes' own over etcd.
+//! The API servers: the lab's own replicas over one store, or kube-apiserver over etcd.
 
 use std::{
     collections::BTreeSet,
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     access::{Access, failed, kube_client_at},
-    faults::Held,
+    faults::ActiveFaults,
     front::Front,
     programs::{self, Programs},
 };
@@ -35,18 +35,18 @@ use crate::{
     topology::{API_SERVER_PORT, NodeAddresses},
 };
 
-/// Why something can't be done to Kubernetes' own.
+/// Why an operation is not supported with Kubernetes' own programs.
 pub(super) const NOT_OURS: &str =
     "Kubernetes' own API servers can only be stopped; leave out --control-plane";
 
-/// All of them. Dropping the value kills them.
+/// All API servers. Dropping the value kills them.
 pub(crate) struct ApiServers {
     pub(super) servers: Vec<Server>,
-    pub(super) held: Held,
+    pub(super) active_faults: ActiveFaults,
     plane: Plane,
-    /// They advertise the front: from the start and for good, or as long as a fault wants it.
+    /// Whether all servers advertise the front: permanently, or while a fault needs it.
     shared: Mutex<bool>,
-    /// Numbers of those that are yet to be started anew, because that has changed.
+    /// Numbers of the servers that have to restart because `shared` has changed.
     outdated: Mutex<BTreeSet<u8>>,
     front: Option<SocketAddr>,
     net: Arc<NetNs>,
@@ -60,15 +60,15 @@ pub(super) struct Server {
     address: SocketAddr,
     tls: Arc<rustls::ServerConfig>,
     running: Mutex<Option<Running>>,
-    /// Asks this one alone, by a front of its own; set for Kubernetes' own.
+    /// A client of this server alone, through a front of its own; set for kube-apiserver.
     own: OnceLock<Client>,
 }
 
-/// What is behind them.
+/// Implementation of the servers.
 enum Plane {
     Ours {
         store: Store,
-        /// Of who never stops.
+        /// Certificate of the administrator's server, which never stops.
         tls: Arc<rustls::ServerConfig>,
         auth: Arc<Auth>,
     },
@@ -87,7 +87,7 @@ impl std::fmt::Debug for ApiServers {
 }
 
 impl ApiServers {
-    /// Starts them and writes everybody's kubeconfig.
+    /// Starts the servers and writes all kubeconfigs.
     pub(crate) async fn start(
         config: &LabConfig,
         nodes: &[NodeAddresses],
@@ -104,7 +104,7 @@ impl ApiServers {
             .chain(families.api_front());
         let net = underlay.control_plane(&all.collect::<Vec<_>>(), nodes).await?;
         let net = Arc::new(net);
-        // `default/kubernetes` is of one family, and so is the way to it.
+        // `default/kubernetes` has one family, and so have the endpoints.
         let primary = |addresses: Vec<std::net::IpAddr>| {
             let primary = addresses.into_iter().next();
             primary.map(|address| SocketAddr::new(address, API_SERVER_PORT))
@@ -115,7 +115,7 @@ impl ApiServers {
             .collect();
         let front: Vec<SocketAddr> = primary(families.api_front()).into_iter().collect();
         let shared = plane.advertise == Advertise::Shared;
-        // Whom agents ask.
+        // The endpoints of agents.
         let advertised = if shared { front.clone() } else { addresses.clone() };
 
         let names: Vec<String> = nodes.iter().map(|node| node.name()).collect();
@@ -152,7 +152,7 @@ impl ApiServers {
             .collect::<Result<_, LabError>>()?;
         let these = Self {
             servers,
-            held: Held::default(),
+            active_faults: ActiveFaults::default(),
             plane,
             shared: Mutex::new(shared),
             outdated: Mutex::default(),
@@ -165,7 +165,7 @@ impl ApiServers {
         }
         let behind_front: Arc<[SocketAddr]> = addresses.into();
         let mut fronts = vec![controllers];
-        fronts.extend(these.never_stops(eyes, tasks));
+        fronts.extend(these.start_admin(eyes, tasks));
         for address in &front {
             fronts.push(these.net.listen(*address)?);
         }
@@ -194,7 +194,7 @@ impl ApiServers {
         Ok(these)
     }
 
-    /// Gives a server a client that no other one answers.
+    /// Gives a server a client that connects only to it.
     async fn ask_alone(
         &self,
         server: &Server,
@@ -209,7 +209,7 @@ impl ApiServers {
         Ok(())
     }
 
-    /// Waits until a server that was started serves the API, as ours does at once; one that ends is an error.
+    /// Waits until a started server is ready, as the lab's own is at once. A server that ends meanwhile is an error.
     pub(super) async fn serves(&self, server: &Server) -> Result<(), LabError> {
         let (Plane::Programs(programs), Some(client)) = (&self.plane, server.own.get()) else {
             return Ok(());
@@ -232,12 +232,12 @@ impl ApiServers {
             })?
     }
 
-    /// Where the administrator asks: on this host's loopback.
+    /// The administrator's endpoint on this host's loopback.
     pub(crate) fn admin(&self) -> SocketAddr {
         self.admin
     }
 
-    /// All of them by number.
+    /// All servers by number.
     pub(crate) async fn list(&self) -> Vec<ApiServer> {
         let mut all = Vec::new();
         for server in &self.servers {
@@ -250,21 +250,20 @@ impl ApiServers {
         all
     }
 
-    /// Whom they ask about the pods of nodes.
-    ///
-    /// Kubernetes' own would dial a kubelet's server, and there is none.
-    pub(crate) fn ask_about_pods(&self, kubelet: Arc<dyn Kubelet>) {
+    /// Connects the servers with the kubelets, for logs, exec and port forwarding. kube-apiserver would use the
+    /// kubelets' HTTPS endpoint, which the lab does not have.
+    pub(crate) fn set_kubelet(&self, kubelet: Arc<dyn Kubelet>) {
         if let Plane::Ours { store, .. } = &self.plane {
             store.set_kubelet(kubelet);
         }
     }
 
-    /// Whether they are ours, which can be made to answer wrongly.
+    /// Whether the servers are the lab's own, which support response faults.
     pub(crate) fn are_ours(&self) -> bool {
         matches!(self.plane, Plane::Ours { .. })
     }
 
-    /// Lets the resourceVersion jump ahead.
+    /// Increases the resourceVersion by a jump.
     pub(crate) fn jump_versions(&self, by: u32) -> Result<(), &'static str> {
         match &self.plane {
             Plane::Ours { store, .. } => {
@@ -275,8 +274,8 @@ impl ApiServers {
         }
     }
 
-    /// Lets all advertise the front, or each its own address again: who advertises otherwise is started anew. Whether
-    /// anything has changed. After an error the same call goes on with those that are left.
+    /// Makes all servers advertise the front, or each its own address, and restarts those that differ. Returns
+    /// whether anything has changed. After an error, the same call goes on with the remaining servers.
     pub(super) async fn share(&self, shared: bool) -> Result<bool, LabError> {
         let mut outdated = self.outdated.lock().await;
         let changed = std::mem::replace(&mut *self.shared.lock().await, shared) != shared;
@@ -296,11 +295,11 @@ impl ApiServers {
     }
 
     /// Whether all advertise the front.
-    pub(super) async fn share_already(&self) -> bool {
+    pub(super) async fn is_shared(&self) -> bool {
         *self.shared.lock().await
     }
 
-    /// Keeps all from writing `default/kubernetes` as long as the value lives.
+    /// Keeps all servers from writing `default/kubernetes` as long as the value lives.
     pub(super) fn rest_reconciler(&self) -> Result<RestingReconciler, &'static str> {
         match &self.plane {
             Plane::Ours { store, .. } => Ok(store.rest_reconciler()),
@@ -308,7 +307,7 @@ impl ApiServers {
         }
     }
 
-    /// Starts one that does not run.
+    /// Starts a server that does not run.
     pub(super) async fn run(&self, server: &Server) -> Result<(), LabError> {
         let mut running = server.running.lock().await;
         if running.as_mut().is_some_and(Running::runs) {
@@ -339,9 +338,9 @@ impl ApiServers {
         Ok(())
     }
 
-    /// Ends one; whether it ran.
+    /// Stops a server; returns whether it ran.
     pub(super) async fn end(&self, server: &Server, how: Stop) -> Result<bool, LabError> {
-        // Not kept while it stops: who asks what runs is not to wait for that.
+        // The lock is not held during the stop, so that the state can be read meanwhile.
         let running = server.running.lock().await.take();
         match (running, how) {
             (None, _) => return Ok(false),
@@ -352,9 +351,9 @@ impl ApiServers {
         Ok(true)
     }
 
-    /// A server that advertises nothing, meets no fault and lives as long as the lab. Kubernetes' own are asked through a
-    /// front, for which the socket is given back.
-    fn never_stops(&self, listener: TcpListener, tasks: &mut JoinSet<()>) -> Option<TcpListener> {
+    /// Starts the administrator's server, which advertises nothing, has no faults and lives as long as the lab. With
+    /// kube-apiserver the administrator uses a front, so the socket is returned.
+    fn start_admin(&self, listener: TcpListener, tasks: &mut JoinSet<()>) -> Option<TcpListener> {
         let Plane::Ours { store, tls, auth } = &self.plane else {
             return Some(listener);
         };

@@ -28,14 +28,14 @@ use tokio::{
 use super::{sandbox::Sandbox, status::End};
 use crate::{LabError, error::io_error};
 
-/// Lines of stderr that a pod's status repeats when its container ends.
-const LAST_WORDS: usize = 10;
-/// Longest line of stderr, in bytes; a longer one is cut in pieces.
+/// Lines of stderr that become the termination message.
+const STDERR_LINES: usize = 10;
+/// Longest line of stderr, in bytes; a longer one is split.
 const LINE: u64 = 1024;
-/// After the end of a container, its stderr may be held open by what it started; the status does not wait for it.
+/// Descendants of a container may keep its stderr open after its end; the status does not wait for it.
 const STDERR_LIMIT: Duration = Duration::from_millis(200);
 
-/// Log files of a pod: what it writes to stdout, and to stderr.
+/// Log files of a pod: stdout and stderr.
 #[derive(Clone, Debug)]
 pub(super) struct LogFiles {
     pub(super) stdout: PathBuf,
@@ -43,7 +43,7 @@ pub(super) struct LogFiles {
 }
 
 impl LogFiles {
-    /// Makes them in a folder; `newest` becomes a link to the stdout of this pod.
+    /// Creates the files in a folder; `newest` becomes a symlink to the stdout of this pod.
     pub(super) fn create(
         folder: &Path,
         namespace: &str,
@@ -65,7 +65,7 @@ impl LogFiles {
 pub(super) struct Container {
     child: Child,
     begin: Timestamp,
-    /// Nothing until it serves; then whether it is ready.
+    /// `None` until the probe serves; then whether it is ready.
     ready: watch::Receiver<Option<bool>>,
     stderr: Option<JoinHandle<VecDeque<String>>>,
 }
@@ -95,11 +95,11 @@ impl Container {
         let mut child = spawn::spawn(command, sandbox.placement()?)
             .await
             .map_err(failed)?;
-        let (tell, ready) = watch::channel(None);
+        let (sender, ready) = watch::channel(None);
         let stderr = child
             .stderr
             .take()
-            .map(|stderr| tokio::spawn(follow(stderr, log, tell)));
+            .map(|stderr| tokio::spawn(follow(stderr, log, sender)));
         Ok(Self {
             child,
             begin: Timestamp::now(),
@@ -108,29 +108,27 @@ impl Container {
         })
     }
 
-    /// When it was started.
     pub(super) fn begin(&self) -> Timestamp {
         self.begin
     }
 
-    /// Whether it is ready, each time that the probe says so on stderr; the first time is when it serves. One that ends
-    /// says nothing more.
+    /// Readiness that the probe reports on stderr, first when it serves. A container that ends sends no further
+    /// change.
     pub(super) fn readiness(&self) -> Readiness {
         Readiness {
-            said: self.ready.clone(),
+            reported: self.ready.clone(),
         }
     }
 
-    /// Waits until it ends.
+    /// Waits for the end of the container.
     pub(super) async fn wait(&mut self) -> End {
         let status = self.child.wait().await;
         self.end(status).await
     }
 
-    /// SIGTERM.
     pub(super) fn terminate(&self) {
         if let Some(pid) = self.child.id() {
-            // It may have ended by itself just now.
+            // The process may have ended by itself.
             kill(Pid::from_raw(pid.cast_signed()), Signal::SIGTERM).ok();
         }
     }
@@ -167,29 +165,31 @@ impl Container {
     }
 }
 
-/// As a shell, and a container runtime, count it.
+/// Exit code as shells and container runtimes count it.
 pub(super) fn exit_code(status: ExitStatus) -> i32 {
     let signal = || 128 + status.signal().unwrap_or_default();
     status.code().unwrap_or_else(signal)
 }
 
-/// What a container says of its readiness.
+/// Readiness reports of a container.
 pub(super) struct Readiness {
-    said: watch::Receiver<Option<bool>>,
+    reported: watch::Receiver<Option<bool>>,
 }
 
 impl Readiness {
-    /// Waits until it says something other than `known`.
+    /// Waits for a report that differs from `known`.
     pub(super) async fn other_than(&mut self, known: Option<bool>) -> bool {
-        let other = self.said.wait_for(|said| said.is_some() && *said != known);
-        match other.await.map(|said| *said) {
-            Ok(said) => said.unwrap_or_default(),
+        let other = self
+            .reported
+            .wait_for(|reported| reported.is_some() && *reported != known);
+        match other.await.map(|reported| *reported) {
+            Ok(reported) => reported.unwrap_or_default(),
             Err(_) => std::future::pending().await,
         }
     }
 }
 
-/// Copies stderr into its log, watches for the lines that say whether it is ready, and returns the last lines.
+/// Copies stderr into its log, reads readiness reports, and returns the last lines.
 async fn follow(stderr: ChildStderr, mut log: File, ready: watch::Sender<Option<bool>>) -> VecDeque<String> {
     let mut last = VecDeque::new();
     let mut stderr = BufReader::new(stderr);
@@ -212,7 +212,7 @@ async fn follow(stderr: ChildStderr, mut log: File, ready: watch::Sender<Option<
             continue;
         }
         last.push_back(line);
-        if last.len() > LAST_WORDS {
+        if last.len() > STDERR_LINES {
             last.pop_front();
         }
     }

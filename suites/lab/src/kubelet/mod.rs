@@ -5,11 +5,12 @@
 //!                                          └─▶ status, deletion ─▶ API server
 //! ```
 //!
-//! Promised: a pod is Ready when its probe has bound its ports and says that it is, and no more when it says that it
-//! is not; a deleted pod gets SIGTERM, its grace, SIGKILL, and leaves the API when nothing of it is left on the node. Container 0 with the image `probe` is all that runs.
+//! A pod is Ready while its probe has bound its ports and reports that it is ready. A deleted pod gets SIGTERM, its
+//! grace period, SIGKILL, and leaves the API when nothing of it is left on the node. It runs container 0 with the
+//! image `probe` and nothing else.
 //!
-//! Files: `spec` (what a pod asks for), `pod` (its life), `sandbox`, `container`, `status`, `table` (for others); for
-//! kubectl `serve` (logs, programs, connections) and `tail` (a log by its lines).
+//! Files: `spec` (the parsed spec), `pod` (the life of a pod), `sandbox`, `container`, `status`, `table` (pods for
+//! other modules); for kubectl `serve` (logs, exec, port forwarding) and `tail` (reads a log by lines).
 
 mod container;
 mod pod;
@@ -38,23 +39,23 @@ use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{LabError, dir::LabDir, node::Node};
-use pod::{Means, Wanted, Worker};
-pub(super) use {sandbox::Place, serve::Kubelets, table::Table};
+use pod::{PodContext, PodGoal, Worker};
+pub(super) use {sandbox::PodPlace, serve::Kubelets, table::Table};
 
 /// The kubelet of one node.
 pub(super) struct Kubelet {
-    means: Arc<Means>,
+    context: Arc<PodContext>,
 }
 
-/// A pod that has a worker.
-struct Known {
-    wanted: watch::Sender<Wanted>,
+/// A pod with its worker.
+struct PodWorker {
+    wanted: watch::Sender<PodGoal>,
 }
 
 impl Kubelet {
     pub(super) fn new(node: Arc<Node>, client: Client, plumbline: PathBuf, dir: LabDir) -> Self {
         Self {
-            means: Arc::new(Means {
+            context: Arc::new(PodContext {
                 node,
                 client,
                 plumbline,
@@ -65,15 +66,15 @@ impl Kubelet {
         }
     }
 
-    /// The pods of the node, as others see them.
+    /// The pods of the node, for other modules.
     pub(super) fn table(&self) -> Arc<Table> {
-        self.means.table.clone()
+        self.context.table.clone()
     }
 
-    /// Makes the node's object and says that it is Ready.
+    /// Creates the node's object and sets its condition Ready.
     pub(super) async fn register(&self) -> Result<(), LabError> {
-        let node = &self.means.node;
-        let api: Api<NodeObject> = Api::all(self.means.client.clone());
+        let node = &self.context.node;
+        let api: Api<NodeObject> = Api::all(self.context.client.clone());
         let failed = |what: &str| {
             let what = format!("{what} the node {}", node.name);
             move |error| LabError::Api {
@@ -94,11 +95,11 @@ impl Kubelet {
 
     /// Runs the node's pods; dropping the future kills them.
     pub(super) async fn run(self) {
-        let api: Api<Pod> = Api::all(self.means.client.clone());
-        let name = self.means.node.name.clone();
+        let api: Api<Pod> = Api::all(self.context.client.clone());
+        let name = self.context.node.name.clone();
         let config = watcher::Config::default().fields(&format!("spec.nodeName={name}"));
         let mut events = watcher(api, config).default_backoff().boxed();
-        let mut known: HashMap<String, Known> = HashMap::new();
+        let mut known: HashMap<String, PodWorker> = HashMap::new();
         let mut listed: HashSet<String> = HashSet::new();
         let mut workers = JoinSet::new();
         loop {
@@ -122,25 +123,26 @@ impl Kubelet {
                 }
                 Some(Ok(watcher::Event::InitDone)) => {
                     for (_, gone) in known.iter().filter(|(uid, _)| !listed.contains(*uid)) {
-                        gone.wanted.send_replace(Wanted::Gone);
+                        gone.wanted.send_replace(PodGoal::Gone);
                     }
                 }
                 Some(Ok(watcher::Event::Apply(pod))) => self.see(pod, &mut known, &mut workers),
                 Some(Ok(watcher::Event::Delete(pod))) => {
                     if let Some(gone) = pod.uid().and_then(|uid| known.get(&uid)) {
-                        gone.wanted.send_replace(Wanted::Gone);
+                        gone.wanted.send_replace(PodGoal::Gone);
                     }
                 }
             }
         }
     }
 
-    fn see(&self, pod: Pod, known: &mut HashMap<String, Known>, workers: &mut JoinSet<String>) {
-        let ours = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref()) == Some(&self.means.node.name);
+    fn see(&self, pod: Pod, known: &mut HashMap<String, PodWorker>, workers: &mut JoinSet<String>) {
+        let ours =
+            pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref()) == Some(&self.context.node.name);
         let Some(uid) = pod.uid().filter(|_| ours) else {
             return;
         };
-        let wanted = Wanted::of(&pod);
+        let wanted = PodGoal::of(&pod);
         if let Some(known) = known.get(&uid) {
             known
                 .wanted
@@ -148,10 +150,10 @@ impl Kubelet {
             return;
         }
         let (sender, receiver) = watch::channel(wanted);
-        known.insert(uid.clone(), Known { wanted: sender });
-        let means = self.means.clone();
+        known.insert(uid.clone(), PodWorker { wanted: sender });
+        let context = self.context.clone();
         workers.spawn(async move {
-            Worker::run(means, pod, receiver).await;
+            Worker::run(context, pod, receiver).await;
             uid
         });
     }
@@ -168,7 +170,7 @@ fn node_object(node: &Node) -> NodeObject {
     let kernel = nix::sys::utsname::uname()
         .map(|name| name.release().to_string_lossy().into_owned())
         .unwrap_or_default();
-    // All nodes have the same CPUs, and share them: only what a zone has of all counts.
+    // All nodes share the same CPUs, so only the ratio between zones matters.
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let cpu = json!({"cpu": cpus.to_string()});
     let object = json!({
@@ -199,6 +201,6 @@ fn node_object(node: &Node) -> NodeObject {
             },
         },
     });
-    // A literal above that is no Node would be seen by every start of a lab.
+    // Every start of a lab covers this literal, so an invalid Node would be noticed.
     serde_json::from_value(object).unwrap_or_default()
 }

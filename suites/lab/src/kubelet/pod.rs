@@ -1,4 +1,4 @@
-//! One pod from its assignment to this node until it is gone.
+//! One pod from its assignment to this node until it is removed.
 
 use std::{
     path::PathBuf,
@@ -26,26 +26,26 @@ use super::{
 };
 use crate::{LIMITS, LabError, backoff::Backoff, dir::LabDir, error::io_error, node::Node};
 
-/// What is wanted of a pod.
+/// The desired state of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
-    /// That it runs.
+pub(super) enum PodGoal {
+    /// The pod runs.
     Run,
-    /// That it ends within this time, and is then removed from the API.
+    /// The pod ends within this time, and is then removed from the API.
     End(Duration),
-    /// That it ends now: it is gone from the API.
+    /// The pod ends now: it was removed from the API.
     Gone,
 }
 
-impl Wanted {
-    /// What an object says.
+impl PodGoal {
+    /// The desired state, from the pod's object.
     pub(super) fn of(pod: &Pod) -> Self {
         spec::grace(pod).map_or(Self::Run, Self::End)
     }
 }
 
-/// What every pod of a node needs.
-pub(super) struct Means {
+/// What the workers of all pods of a node share.
+pub(super) struct PodContext {
     pub(super) node: Arc<Node>,
     pub(super) client: kube::Client,
     pub(super) plumbline: PathBuf,
@@ -56,34 +56,37 @@ pub(super) struct Means {
 
 /// The task of one pod.
 pub(super) struct Worker {
-    means: Arc<Means>,
+    context: Arc<PodContext>,
     pod: Pod,
-    wanted: watch::Receiver<Wanted>,
+    wanted: watch::Receiver<PodGoal>,
     facts: Facts,
-    tell: watch::Sender<Option<Facts>>,
+    facts_sender: watch::Sender<Option<Facts>>,
 }
 
 impl Worker {
-    /// Carries a pod through its life; returns when nothing of it is left.
-    pub(super) async fn run(means: Arc<Means>, pod: Pod, wanted: watch::Receiver<Wanted>) {
-        let api: Api<Pod> = Api::namespaced(means.client.clone(), &pod.namespace().unwrap_or_default());
-        let (tell, facts_told) = watch::channel(None);
-        let writer = tokio::spawn(status::write(api.clone(), pod.clone(), facts_told));
-        let facts = first_facts(&means, &pod);
+    /// Runs a pod until nothing of it is left.
+    pub(super) async fn run(context: Arc<PodContext>, pod: Pod, wanted: watch::Receiver<PodGoal>) {
+        let api: Api<Pod> = Api::namespaced(context.client.clone(), &pod.namespace().unwrap_or_default());
+        let (facts_sender, facts_receiver) = watch::channel(None);
+        let writer = tokio::spawn(status::write(api.clone(), pod.clone(), facts_receiver));
+        let facts = first_facts(&context, &pod);
         let mut worker = Self {
-            means,
+            context,
             pod,
             wanted,
             facts,
-            tell,
+            facts_sender,
         };
-        worker.means.table.enter(&worker.pod);
+        worker.context.table.enter(&worker.pod);
         worker.live().await;
-        worker.means.table.leave(&worker.pod);
+        worker.context.table.leave(&worker.pod);
         let Self {
-            pod, wanted, tell, ..
+            pod,
+            wanted,
+            facts_sender,
+            ..
         } = worker;
-        drop(tell);
+        drop(facts_sender);
         writer.abort();
         forget(&api, &pod, wanted).await;
     }
@@ -100,24 +103,24 @@ impl Worker {
             return;
         };
         self.facts.addresses = sandbox.addresses();
-        self.means
+        self.context
             .table
             .place(&self.pod, sandbox.addresses(), sandbox.place());
         self.containers(&spec, &sandbox, &logs).await;
-        self.means.table.displace(&self.pod);
+        self.context.table.displace(&self.pod);
         if let Err(error) = sandbox.remove().await {
             tracing::error!(pod = self.pod.name_any(), %error, "what the pod left could not be removed");
         }
     }
 
-    /// Makes log files and sandbox, again and again, while the pod is wanted.
+    /// Creates log files and sandbox, with retries, while the pod is wanted.
     async fn prepare(&mut self, spec: &PodSpec) -> Option<(Sandbox, LogFiles)> {
         self.set(State::Waiting(Problem {
             reason: "ContainerCreating",
             message: String::new(),
         }));
         let mut backoff = Backoff::restarts();
-        while *self.wanted.borrow() == Wanted::Run {
+        while *self.wanted.borrow() == PodGoal::Run {
             match self.try_prepare(spec).await {
                 Ok(made) => return Some(made),
                 Err(error) => {
@@ -134,7 +137,7 @@ impl Worker {
     }
 
     async fn try_prepare(&self, spec: &PodSpec) -> Result<(Sandbox, LogFiles), LabError> {
-        let Means { node, dir, pool, .. } = &*self.means;
+        let PodContext { node, dir, pool, .. } = &*self.context;
         let (namespace, name) = (self.pod.namespace().unwrap_or_default(), self.pod.name_any());
         let uid = self.pod.uid().unwrap_or_default();
         let logs = LogFiles::create(
@@ -160,7 +163,7 @@ impl Worker {
     /// Runs the container until the pod is not wanted any more.
     async fn containers(&mut self, spec: &PodSpec, sandbox: &Sandbox, logs: &LogFiles) {
         let mut backoff = Backoff::restarts();
-        while *self.wanted.borrow() == Wanted::Run {
+        while *self.wanted.borrow() == PodGoal::Run {
             let begin = Instant::now();
             let end = match self.once(spec, sandbox, logs).await {
                 Ok(Some(end)) => end,
@@ -176,7 +179,7 @@ impl Worker {
                     }
                 }
             };
-            // As a container's end takes along what was started in it.
+            // Processes that were started in the container end with it.
             if let Err(error) = sandbox.kill() {
                 tracing::warn!(pod = self.pod.name_any(), %error, "processes of the pod could not be ended");
             }
@@ -204,16 +207,16 @@ impl Worker {
         }
     }
 
-    /// One run of the container. Nothing is returned if it was ended because the pod is not wanted.
+    /// One run of the container. Returns `None` if it was ended because the pod is not wanted.
     async fn once(
         &mut self,
         spec: &PodSpec,
         sandbox: &Sandbox,
         logs: &LogFiles,
     ) -> Result<Option<End>, LabError> {
-        self.means.table.run(&self.pod, &logs.stdout, Timestamp::now());
+        self.context.table.run(&self.pod, &logs.stdout, Timestamp::now());
         let mut container = Container::start(
-            &self.means.plumbline,
+            &self.context.plumbline,
             &spec.args,
             &self.environment(),
             sandbox,
@@ -224,16 +227,16 @@ impl Worker {
         self.set(State::Running { since, ready: false });
         let mut readiness = container.readiness();
         let mut slow = pin!(sleep(LIMITS.container_ready));
-        let mut said = None;
+        let mut reported = None;
         let mut wanted = self.wanted.clone();
         loop {
             tokio::select! {
                 end = container.wait() => return Ok(Some(end)),
-                ready = readiness.other_than(said) => {
-                    said = Some(ready);
+                ready = readiness.other_than(reported) => {
+                    reported = Some(ready);
                     self.set(State::Running { since, ready });
                 }
-                () = &mut slow, if said.is_none() => {
+                () = &mut slow, if reported.is_none() => {
                     sandbox.kill()?;
                     let mut end = container.wait().await;
                     let limit = LIMITS.container_ready;
@@ -248,9 +251,9 @@ impl Worker {
         }
     }
 
-    /// SIGTERM, the grace that it has, SIGKILL; a pod that is gone from the API meanwhile has no more grace.
+    /// SIGTERM, the grace period, SIGKILL; a pod that was removed from the API meanwhile has no grace period left.
     async fn end(&mut self, container: &mut Container, sandbox: &Sandbox) -> Result<(), LabError> {
-        if let Wanted::End(grace) = *self.wanted.borrow()
+        if let PodGoal::End(grace) = *self.wanted.borrow()
             && !grace.is_zero()
         {
             container.terminate();
@@ -259,8 +262,8 @@ impl Worker {
         let mut readiness = container.readiness();
         loop {
             let grace = match *self.wanted.borrow_and_update() {
-                Wanted::End(grace) => grace,
-                Wanted::Run | Wanted::Gone => Duration::ZERO,
+                PodGoal::End(grace) => grace,
+                PodGoal::Run | PodGoal::Gone => Duration::ZERO,
             };
             let left = grace.saturating_sub(begin.elapsed());
             tokio::select! {
@@ -271,7 +274,7 @@ impl Worker {
                     }
                     return Ok(());
                 }
-                // It serves to its end, but is not ready for more.
+                // The container serves until its end, but is not ready any more.
                 _ = readiness.other_than(Some(true)), if self.facts.ready() => {
                     self.set(State::Running { since, ready: false });
                 }
@@ -281,13 +284,13 @@ impl Worker {
         }
     }
 
-    /// Who the pod is, for its probe's answers: what the downward API gives elsewhere.
+    /// Identity of the pod, for its probe's answers: the lab's replacement of the downward API.
     fn environment(&self) -> [(&'static str, String); 4] {
         let uid = self.pod.uid().unwrap_or_default();
-        environment(&self.means.node, uid, self.pod.name_any())
+        environment(&self.context.node, uid, self.pod.name_any())
     }
 
-    /// Shows a state until the pod is not wanted any more.
+    /// Reports a state until the pod is not wanted any more.
     async fn wait_for_end(&mut self, state: State) {
         self.set(state);
         not_wanted(&mut self.wanted).await;
@@ -304,22 +307,22 @@ impl Worker {
         if self.facts.ready() != was_ready {
             self.facts.ready_since = Timestamp::now();
         }
-        self.means.table.show(&self.pod, &self.facts);
-        self.tell.send_replace(Some(self.facts.clone()));
+        self.context.table.show(&self.pod, &self.facts);
+        self.facts_sender.send_replace(Some(self.facts.clone()));
     }
 }
 
-/// Waits until a pod is not wanted any more, which is also so when the lab goes down.
-async fn not_wanted(wanted: &mut watch::Receiver<Wanted>) {
-    drop(wanted.wait_for(|wanted| *wanted != Wanted::Run).await);
+/// Waits until a pod is not wanted any more, or the lab goes down.
+async fn not_wanted(wanted: &mut watch::Receiver<PodGoal>) {
+    drop(wanted.wait_for(|wanted| *wanted != PodGoal::Run).await);
 }
 
-fn first_facts(means: &Means, pod: &Pod) -> Facts {
+fn first_facts(context: &PodContext, pod: &Pod) -> Facts {
     let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
     let taken = Timestamp::now();
     Facts {
         taken,
-        hosts: means.node.addresses.internal(),
+        hosts: context.node.addresses.internal(),
         addresses: Vec::new(),
         container: container
             .map(|container| container.name.clone())
@@ -337,8 +340,8 @@ fn first_facts(means: &Means, pod: &Pod) -> Facts {
     }
 }
 
-/// Removes a pod that has ended from the API, again and again until it is gone.
-async fn forget(api: &Api<Pod>, pod: &Pod, wanted: watch::Receiver<Wanted>) {
+/// Removes a pod that has ended from the API, with retries.
+async fn forget(api: &Api<Pod>, pod: &Pod, wanted: watch::Receiver<PodGoal>) {
     let mut backoff = Backoff::writes();
     let params = DeleteParams {
         grace_period_seconds: Some(0),
@@ -348,10 +351,10 @@ async fn forget(api: &Api<Pod>, pod: &Pod, wanted: watch::Receiver<Wanted>) {
         }),
         ..DeleteParams::default()
     };
-    while *wanted.borrow() != Wanted::Gone {
+    while *wanted.borrow() != PodGoal::Gone {
         match api.delete(&pod.name_any(), &params).await {
             Ok(_) => return,
-            // Gone, or another pod of its name.
+            // The pod is gone, or another pod has its name.
             Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => return,
             Err(error) => {
                 tracing::warn!(pod = pod.name_any(), %error, "the pod that has ended could not be deleted");
@@ -360,7 +363,7 @@ async fn forget(api: &Api<Pod>, pod: &Pod, wanted: watch::Receiver<Wanted>) {
         }
     }
 }
-/// What processes of a pod find in their environment, its container and what is run in it later.
+/// Environment of processes in a pod: its container, and processes that are started in it later.
 pub(super) fn environment(node: &Node, uid: String, name: String) -> [(&'static str, String); 4] {
     [
         ("POD_UID", uid),

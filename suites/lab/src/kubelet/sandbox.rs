@@ -26,13 +26,13 @@ use crate::{
     topology::{PODS, everything},
 };
 
-/// What a pod runs in. [`Sandbox::remove`] gives it back.
+/// Namespaces, addresses and cgroup of a pod. [`Sandbox::remove`] releases them.
 #[derive(Debug)]
 pub(super) struct Sandbox {
     node: Arc<Node>,
     cgroup: Cgroup,
     network: Network,
-    /// Where processes of the node keep files, if what is run in the pod later is one.
+    /// Folder for files of host processes, if processes that are started in the pod later are such.
     host: Option<PathBuf>,
 }
 
@@ -43,13 +43,13 @@ enum Network {
         net: Arc<NetNs>,
         veth: String,
         pool: Arc<Pool>,
-        /// Its number on its node, by which it has its addresses.
+        /// Number of the pod on its node, which determines its addresses.
         number: u8,
     },
 }
 
 impl Sandbox {
-    /// A pod with a network of its own.
+    /// Creates the sandbox of a pod with a network of its own.
     pub(super) async fn create(node: &Arc<Node>, uid: &str, pool: &Arc<Pool>) -> Result<Self, LabError> {
         let number = pool.take()?;
         let sandbox = Self::plug(node, uid, pool, number).await;
@@ -65,7 +65,7 @@ impl Sandbox {
         let (net, links) = NetNs::create(&end_settings(node.addresses.families())).await?;
         // Unique in the lab, as the addresses are; 15 characters at most.
         let veth = format!("veth{}-{number}", node.addresses.number());
-        // An earlier pod of this address may have left its end here, while its namespace is still dying.
+        // The link of an earlier pod may still exist while its namespace is being destroyed.
         node.links.remove(&veth).await?;
         node.links.veth(&veth, None, "eth0", net.file()).await?;
 
@@ -97,7 +97,8 @@ impl Sandbox {
         })
     }
 
-    /// A pod with the node's network; what is run in it later is a process of the node, if there is a folder for such.
+    /// Creates the sandbox of a pod with host network. With a folder, processes that are started in it later are host
+    /// processes.
     pub(super) fn of_node(node: &Arc<Node>, uid: &str, host: Option<PathBuf>) -> Result<Self, LabError> {
         let cgroup = node.pod_cgroup(uid);
         cgroup.create()?;
@@ -109,7 +110,7 @@ impl Sandbox {
         })
     }
 
-    /// The pod's addresses: the node's, if it has the node's network.
+    /// Addresses of the pod: the node's, with host network.
     pub(super) fn addresses(&self) -> Vec<IpAddr> {
         match &self.network {
             Network::OfNode => self.node.addresses.internal(),
@@ -117,37 +118,37 @@ impl Sandbox {
         }
     }
 
-    /// For other processes in the pod.
-    pub(super) fn place(&self) -> Place {
-        Place {
+    /// Placement of further processes in the pod.
+    pub(super) fn place(&self) -> PodPlace {
+        PodPlace {
             host: self.host.clone(),
             ..self.inside()
         }
     }
 
-    /// For the container.
+    /// Placement of the container.
     pub(super) fn placement(&self) -> Result<Placement, LabError> {
         self.inside().placement()
     }
 
-    fn inside(&self) -> Place {
+    fn inside(&self) -> PodPlace {
         let net = match &self.network {
-            Network::OfNode => PlaceNet::OfNode(self.node.clone()),
-            Network::Own { net, .. } => PlaceNet::Own(net.clone()),
+            Network::OfNode => PodNet::OfNode(self.node.clone()),
+            Network::Own { net, .. } => PodNet::Own(net.clone()),
         };
-        Place {
+        PodPlace {
             net,
             cgroup: self.cgroup.clone(),
             host: None,
         }
     }
 
-    /// Kills whatever runs in the pod.
+    /// Kills all processes of the pod.
     pub(super) fn kill(&self) -> Result<(), LabError> {
         self.cgroup.kill()
     }
 
-    /// Kills whatever runs in it and gives everything back.
+    /// Kills all processes of the pod and releases its resources.
     pub(super) async fn remove(self) -> Result<(), LabError> {
         let cgroup = self.cgroup;
         let removed = tokio::task::spawn_blocking(move || cgroup.remove()).await;
@@ -171,47 +172,47 @@ impl Sandbox {
     }
 }
 
-/// Where a process in a pod goes; it keeps the namespace alive.
+/// Where a process in a pod runs; keeps the network namespace alive.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
-    net: PlaceNet,
+pub(crate) struct PodPlace {
+    net: PodNet,
     pub(crate) cgroup: Cgroup,
-    /// Where processes of the node keep files, if it is one.
+    /// Folder for files of host processes, if this is a place for them.
     pub(super) host: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug)]
-enum PlaceNet {
+enum PodNet {
     OfNode(Arc<Node>),
     Own(Arc<NetNs>),
 }
 
-impl Place {
-    /// For a process in the pod, or of its node.
+impl PodPlace {
+    /// Placement of a process in the pod, or on its node.
     pub(super) fn placement(&self) -> Result<Placement, LabError> {
-        if let (PlaceNet::OfNode(node), Some(_)) = (&self.net, &self.host) {
+        if let (PodNet::OfNode(node), Some(_)) = (&self.net, &self.host) {
             return node.placement(&node.system_cgroup());
         }
         let net = self.net().file().try_clone();
         Ok(Placement {
             net: Some(net.map_err(io_error("duplicate a descriptor"))?),
             mnt: None,
-            cgroup: Some(self.cgroup.entrance()?),
+            cgroup: Some(self.cgroup.procs()?),
             ..Placement::default()
         })
     }
 
-    /// Its network namespace.
+    /// Network namespace of the pod.
     pub(crate) fn net(&self) -> &NetNs {
         match &self.net {
-            PlaceNet::OfNode(node) => &node.net,
-            PlaceNet::Own(net) => net,
+            PodNet::OfNode(node) => &node.net,
+            PodNet::Own(net) => net,
         }
     }
 }
 
-/// Numbers of one node's pods, by which they have their addresses. The one that was given back longest ago comes next, so that a late packet for a
-/// pod that is gone seldom meets another.
+/// Numbers of one node's pods, which determine their addresses. The number that was released longest ago is used
+/// next, so that a late packet for a removed pod seldom reaches another one.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     state: Mutex<PoolState>,

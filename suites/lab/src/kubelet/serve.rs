@@ -1,4 +1,4 @@
-//! What API servers ask of the kubelets: logs, programs in containers, connections to pods.
+//! Requests of the API servers to the kubelets: logs, exec, port forwarding.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ use tokio::net::TcpSocket;
 use super::{
     container::exit_code,
     pod::environment,
-    table::{Seen, Table},
+    table::{PodSnapshot, Table},
     tail::Tail,
 };
 use crate::{LIMITS, node::Node};
@@ -31,7 +31,7 @@ pub(crate) struct Kubelets {
 }
 
 impl Kubelets {
-    /// Nodes with their pods; the program is what `probe` and `plumbline` stand for.
+    /// All nodes with their pods; `plumbline` is the program that `probe` and `plumbline` stand for.
     pub(crate) fn new(nodes: impl Iterator<Item = (Arc<Node>, Arc<Table>)>, plumbline: PathBuf) -> Self {
         Self {
             nodes: nodes.map(|both| (both.0.name.clone(), both)).collect(),
@@ -39,7 +39,7 @@ impl Kubelets {
         }
     }
 
-    fn pod(&self, pod: &PodOnNode) -> Result<(&Arc<Node>, Arc<Table>, Seen), KubeletError> {
+    fn pod(&self, pod: &PodOnNode) -> Result<(&Arc<Node>, Arc<Table>, PodSnapshot), KubeletError> {
         let (node, table) = self
             .nodes
             .get(&pod.node)
@@ -47,8 +47,8 @@ impl Kubelets {
                 node: pod.node.clone(),
                 why: "the lab has no such node".to_owned(),
             })?;
-        let seen = table.seen(pod).ok_or_else(waiting)?;
-        Ok((node, table.clone(), seen))
+        let snapshot = table.snapshot(pod).ok_or_else(waiting)?;
+        Ok((node, table.clone(), snapshot))
     }
 }
 
@@ -61,8 +61,8 @@ fn waiting() -> KubeletError {
 #[async_trait]
 impl Kubelet for Kubelets {
     async fn log(&self, container: &Container, previous: bool, follow: bool) -> Result<Log, KubeletError> {
-        let (_, table, seen) = self.pod(&container.pod)?;
-        let mut run = seen.run.ok_or_else(waiting)?;
+        let (_, table, snapshot) = self.pod(&container.pod)?;
+        let mut run = snapshot.run.ok_or_else(waiting)?;
         let mut to = None;
         if previous {
             to = Some(run.begin);
@@ -79,8 +79,8 @@ impl Kubelet for Kubelets {
 
     async fn exec(&self, container: &Container, request: &ExecRequest) -> Result<Process, KubeletError> {
         let failed = |why: String| KubeletError::Exec { why };
-        let (node, _, seen) = self.pod(&container.pod)?;
-        let place = seen.place.filter(|_| seen.running).ok_or_else(waiting)?;
+        let (node, _, snapshot) = self.pod(&container.pod)?;
+        let place = snapshot.place.filter(|_| snapshot.running).ok_or_else(waiting)?;
         let mut command =
             spawn::program(&self.plumbline, &request.command).map_err(|error| failed(error.to_string()))?;
         let pod = &container.pod;
@@ -100,7 +100,7 @@ impl Kubelet for Kubelets {
             stdin: child.stdin.take().map(|stdin| Box::new(stdin) as _),
             stdout: child.stdout.take().map(|stdout| Box::new(stdout) as _),
             stderr: child.stderr.take().map(|stderr| Box::new(stderr) as _),
-            // The child ends with this future.
+            // Dropping this future kills the child.
             ended: Box::pin(async move {
                 let status = child.wait().await.map_err(|error| failed(error.to_string()))?;
                 Ok(exit_code(status))
@@ -109,8 +109,8 @@ impl Kubelet for Kubelets {
     }
 
     async fn connect(&self, pod: &PodOnNode, port: u16) -> Result<Box<dyn Connection>, KubeletError> {
-        let (node, _, seen) = self.pod(pod)?;
-        let address: IpAddr = *seen.addresses.first().ok_or_else(waiting)?;
+        let (node, _, snapshot) = self.pod(pod)?;
+        let address: IpAddr = *snapshot.addresses.first().ok_or_else(waiting)?;
         let target = SocketAddr::new(address, port);
         let connect = async {
             let socket = node.net.inside(|| match address {

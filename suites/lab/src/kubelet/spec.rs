@@ -1,26 +1,26 @@
-//! What a pod asks for, as far as this kubelet can give it.
+//! The part of a pod's spec that this kubelet supports.
 
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 
-/// The only image that there is.
+/// The only image.
 const IMAGE: &str = cluster::PROBE;
 
-/// A pod that can be run.
+/// A pod that this kubelet can run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PodSpec {
     /// Name of container 0.
     pub(super) container: String,
-    /// Its image as it was given.
+    /// Its image, as in the spec.
     pub(super) image: String,
     /// Arguments of the probe.
     pub(super) args: Vec<String>,
-    /// In the node's network namespace.
+    /// The pod uses the node's network namespace.
     pub(super) host_network: bool,
-    /// What is run in it later is the node's own process: its mounts, and no pod's cgroup.
+    /// Processes that are started in the pod later use the node's mounts and no pod's cgroup.
     pub(super) host_processes: bool,
-    /// What is done when the container ends.
+    /// What follows the end of the container.
     pub(super) restart: Restart,
 }
 
@@ -32,17 +32,17 @@ pub(super) enum Restart {
     Never,
 }
 
-/// Why a pod can't be run: the reason as upstream's kubelet calls it, and a sentence.
+/// Why a pod can't run: the reason in the words of upstream's kubelet, and a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) reason: &'static str,
     pub(super) message: String,
 }
 
-/// Reads a pod.
+/// Parses a pod; volumes are ignored.
 ///
 /// # Errors
-/// What this kubelet can't do: another image, another command, more than one container, volumes are passed over.
+/// What this kubelet does not support: another image, a command, more than one container.
 pub(super) fn parse(pod: &Pod) -> Result<PodSpec, Problem> {
     let config = |message: String| Problem {
         reason: "CreateContainerConfigError",
@@ -109,7 +109,7 @@ fn is_privileged(container: &Container) -> bool {
     context.and_then(|context| context.privileged) == Some(true)
 }
 
-/// How long a pod that is being deleted may take to end.
+/// Grace period of a pod that is being deleted.
 pub(super) fn grace(pod: &Pod) -> Option<Duration> {
     pod.metadata.deletion_timestamp.as_ref()?;
     let seconds = pod.metadata.deletion_grace_period_seconds.unwrap_or(30);

@@ -1,4 +1,4 @@
-//! A pod's status: how it is made, and how it gets to the API server.
+//! Builds the status of a pod and writes it to the API server.
 
 use std::net::IpAddr;
 
@@ -20,36 +20,36 @@ use tokio::{sync::watch, time::sleep};
 use super::spec::Problem;
 use crate::backoff::Backoff;
 
-/// What a status is made from.
+/// Inputs of a pod's status.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Facts {
-    /// When the kubelet took the pod.
+    /// When the kubelet saw the pod first.
     pub(super) taken: Timestamp,
-    /// Addresses of its node, the primary family's first.
+    /// Addresses of its node, primary family first.
     pub(super) hosts: Vec<IpAddr>,
-    /// Its own addresses, once it has some, likewise.
+    /// Addresses of the pod, primary family first; empty until it has some.
     pub(super) addresses: Vec<IpAddr>,
     /// Name and image of container 0.
     pub(super) container: String,
     pub(super) image: String,
-    /// How often it was started again.
+    /// Number of restarts.
     pub(super) restarts: u32,
-    /// What it is doing.
+    /// State of the container.
     pub(super) state: State,
-    /// Since when [`Facts::ready`] is what it is.
+    /// When [`Facts::ready`] changed last.
     pub(super) ready_since: Timestamp,
     /// How its last run ended.
     pub(super) last_end: Option<End>,
 }
 
-/// What a container is doing.
+/// State of a container.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum State {
-    /// It does not run yet, or not again.
+    /// The container does not run yet, or will run again.
     Waiting(Problem),
-    /// It runs; `ready` when it serves.
+    /// The container runs; `ready` when it serves.
     Running { since: Timestamp, ready: bool },
-    /// It has ended for good.
+    /// The container has ended for good.
     Ended(End),
 }
 
@@ -60,7 +60,7 @@ pub(super) struct End {
     pub(super) signal: Option<i32>,
     pub(super) begin: Timestamp,
     pub(super) end: Timestamp,
-    /// The last that it said on stderr.
+    /// The last lines of its stderr.
     pub(super) message: String,
 }
 
@@ -70,7 +70,7 @@ impl Facts {
         matches!(self.state, State::Running { ready: true, .. })
     }
 
-    /// The status to be written. The QoS class is not in it: the API server decides it once, and refuses any other.
+    /// The status object. It has no QoS class: the API server sets it once, and refuses any other.
     pub(super) fn status(&self) -> PodStatus {
         let condition = |kind: &str, yes: bool, since: Timestamp| PodCondition {
             type_: kind.to_owned(),
@@ -95,7 +95,7 @@ impl Facts {
                     .collect(),
             ),
             pod_ip: self.addresses.first().map(IpAddr::to_string),
-            // None at all until there are some: a merge patch of an empty list would say that it has none.
+            // Omitted while there are none: a merge patch of an empty list would remove addresses.
             pod_ips: (!self.addresses.is_empty()).then(|| {
                 self.addresses
                     .iter()
@@ -164,9 +164,8 @@ impl End {
     }
 }
 
-/// Writes the newest status of a pod, again and again until the API server has it or the pod is gone.
-///
-/// Ends when `facts` has no sender any more. A status that a newer one has overtaken is not written.
+/// Writes the newest status of a pod, with retries, until the API server accepts it or the pod is gone. Ends when the
+/// sender of `facts` is dropped. Outdated statuses are skipped.
 pub(super) async fn write(api: Api<Pod>, pod: Pod, mut facts: watch::Receiver<Option<Facts>>) {
     let name = pod.name_any();
     while facts.changed().await.is_ok() {
@@ -175,7 +174,7 @@ pub(super) async fn write(api: Api<Pod>, pod: Pod, mut facts: watch::Receiver<Op
             let Some(newest) = facts.borrow_and_update().clone() else {
                 break;
             };
-            // The uid keeps it from being written to a later pod of the same name.
+            // The uid protects a later pod of the same name.
             let patch = json!({"metadata": {"uid": pod.uid()}, "status": newest.status()});
             match api
                 .patch_status(&name, &PatchParams::default(), &Patch::Merge(&patch))

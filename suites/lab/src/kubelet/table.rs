@@ -1,4 +1,4 @@
-//! The pods of one node as others see them: for status, and to put processes into them.
+//! The pods of one node for other modules: for status, and to start processes in them.
 
 use std::{
     collections::BTreeMap,
@@ -13,13 +13,13 @@ use kube::ResourceExt;
 use lab_apiserver::kubelet::PodOnNode;
 
 use super::{
-    sandbox::Place,
+    sandbox::PodPlace,
     status::{Facts, State},
     tail::Run,
 };
 use crate::protocol::PodView;
 
-/// Pods by namespace and name. A newer pod of the same name takes the older one's place.
+/// Pods by namespace and name. A newer pod replaces an older one of the same name.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     pods: Mutex<BTreeMap<(String, String), Entry>>,
@@ -29,41 +29,41 @@ pub(crate) struct Table {
 struct Entry {
     uid: Option<String>,
     view: PodView,
-    place: Option<Place>,
+    place: Option<PodPlace>,
     run: Option<Run>,
     running: bool,
 }
 
-/// What somebody needs to do something with a pod.
-pub(super) struct Seen {
+/// State of a pod, for logs and exec.
+pub(super) struct PodSnapshot {
     pub(super) addresses: Vec<IpAddr>,
-    /// Where its processes go.
-    pub(super) place: Option<Place>,
-    /// What its container has written, once it has begun.
+    /// Place for its processes.
+    pub(super) place: Option<PodPlace>,
+    /// The current run of its container.
     pub(super) run: Option<Run>,
-    /// Whether its container runs.
+    /// Whether the container runs.
     pub(super) running: bool,
 }
 
 impl Table {
-    /// All of them, in the order of namespace and name.
+    /// All pods, sorted by namespace and name.
     pub(crate) fn views(&self) -> Vec<PodView> {
         self.lock().values().map(|entry| entry.view.clone()).collect()
     }
 
-    /// Where a process in a pod goes; `None` if there is no such pod here, or it has no sandbox yet.
-    pub(crate) fn find(&self, namespace: &str, name: &str) -> Option<Place> {
+    /// The place for processes of a pod; `None` without such a pod, or before it has a sandbox.
+    pub(crate) fn find(&self, namespace: &str, name: &str) -> Option<PodPlace> {
         self.lock()
             .get(&(namespace.to_owned(), name.to_owned()))?
             .place
             .clone()
     }
 
-    /// A pod, unless another of its name has come since.
-    pub(super) fn seen(&self, pod: &PodOnNode) -> Option<Seen> {
+    /// State of a pod, unless a newer pod has its name.
+    pub(super) fn snapshot(&self, pod: &PodOnNode) -> Option<PodSnapshot> {
         let pods = self.lock();
         let entry = pods.get(&(pod.namespace.clone(), pod.name.clone()))?;
-        (entry.uid.as_ref() == Some(&pod.uid)).then(|| Seen {
+        (entry.uid.as_ref() == Some(&pod.uid)).then(|| PodSnapshot {
             addresses: entry.view.addresses.clone(),
             place: entry.place.clone(),
             run: entry.run.clone(),
@@ -99,14 +99,14 @@ impl Table {
         }
     }
 
-    pub(super) fn place(&self, pod: &Pod, addresses: Vec<IpAddr>, place: Place) {
+    pub(super) fn place(&self, pod: &Pod, addresses: Vec<IpAddr>, place: PodPlace) {
         self.change(pod, |entry| {
             entry.view.addresses = addresses;
             entry.place = Some(place);
         });
     }
 
-    /// A run of its container begins, from here on in its log.
+    /// A run of the container begins, at the current end of its log.
     pub(super) fn run(&self, pod: &Pod, stdout: &Path, since: Timestamp) {
         let begin = fs::metadata(stdout).map_or(0, |file| file.len());
         self.change(pod, |entry| {

@@ -1,4 +1,4 @@
-//! The log of a container by its lines: what it wrote, and what it still writes.
+//! Reads and follows the log of a container by lines.
 
 use std::{
     collections::VecDeque,
@@ -20,42 +20,42 @@ use tokio::{
 
 use super::table::Table;
 
-/// Bytes shown of one run at most, from its end.
+/// Most bytes of one run that are shown, from its end.
 const MOST: u64 = 16 << 20;
-/// Bytes read at once of a log that is followed.
+/// Bytes read at once of a followed log.
 const CHUNK: u64 = 1 << 20;
-/// Between two looks at a log that is followed.
+/// Interval between reads of a followed log.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// One run of a container in the file that all runs of its pod write to.
+/// One run of a container in the log file that all runs of its pod share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     /// The file.
     pub(super) stdout: PathBuf,
-    /// Where the run before this one begins, if there was one.
+    /// Offset of the run before this one, if there was one.
     pub(super) previous: Option<u64>,
-    /// Where this one begins.
+    /// Offset of this run.
     pub(super) begin: u64,
-    /// When it began.
+    /// Start time of this run.
     pub(super) since: Timestamp,
 }
 
-/// A place in a log.
+/// A position in a log.
 pub(super) struct Tail {
     path: PathBuf,
     at: u64,
-    /// Of the last line; one that says no time has that of the line before.
+    /// Time of the last line; a line without a time has that of the line before.
     time: Timestamp,
 }
 
-/// What a line of the probe's log says of its time.
+/// The time field of a line of the probe's log.
 #[derive(Deserialize)]
 struct Timed {
     time_us: i64,
 }
 
 impl Tail {
-    /// The beginning of a run.
+    /// The position at the beginning of a run.
     pub(super) fn of(run: &Run) -> Self {
         Self {
             path: run.stdout.clone(),
@@ -64,7 +64,7 @@ impl Tail {
         }
     }
 
-    /// Whole lines from here to a place in the file, or to its end; at most the last [`MOST`] bytes of them.
+    /// Whole lines from here to an offset, or to the end of the file; at most the last [`MOST`] bytes of them.
     pub(super) async fn read(&mut self, to: Option<u64>) -> io::Result<VecDeque<LogLine>> {
         let mut file = File::open(&self.path).await?;
         let end = match to {
@@ -73,14 +73,14 @@ impl Tail {
         };
         let cut = end.saturating_sub(MOST);
         if self.at < cut {
-            // The line that was cut is none; one that begins there is.
+            // The first, incomplete line is skipped, but not a line that begins exactly here.
             self.at = cut - 1;
             drop(self.take(&mut file, end.min(cut + CHUNK), 1).await?);
         }
         self.take(&mut file, end, usize::MAX).await
     }
 
-    /// Whole lines up to a place, at most so many.
+    /// Whole lines up to an offset, at most `most` bytes.
     async fn take(&mut self, file: &mut File, end: u64, most: usize) -> io::Result<VecDeque<LogLine>> {
         file.seek(SeekFrom::Start(self.at)).await?;
         let mut bytes = Vec::new();
@@ -107,7 +107,7 @@ impl Tail {
         Ok(lines)
     }
 
-    /// Lines as they are written, until the pod's container does not run any more.
+    /// Lines as they are written, until the pod's container ends.
     pub(super) fn follow(self, table: Arc<Table>, pod: PodOnNode) -> impl Stream<Item = LogLine> + Send {
         stream::unfold((self, table, pod), |(mut tail, table, pod)| async move {
             let lines = tail.written_next(&table, &pod).await?;
@@ -116,11 +116,11 @@ impl Tail {
         .flatten()
     }
 
-    /// The next lines; `None` when the container does not run any more.
+    /// The next lines; `None` when the container has ended.
     async fn written_next(&mut self, table: &Table, pod: &PodOnNode) -> Option<VecDeque<LogLine>> {
         loop {
-            // Asked before the file: what it writes last is read once more.
-            let runs = table.seen(pod).is_some_and(|seen| seen.running);
+            // Read before the file, so that the last lines of a run are not missed.
+            let runs = table.snapshot(pod).is_some_and(|snapshot| snapshot.running);
             let mut file = File::open(&self.path).await.ok()?;
             let lines = self.take(&mut file, self.at + CHUNK, usize::MAX).await.ok()?;
             if !lines.is_empty() {

@@ -1,16 +1,17 @@
-//! What API servers of kind answer goes wrong: in the balancer in front of them, which lets requests pass for a while.
+//! Response faults of kind's API servers: in the balancer in front of them, which otherwise forwards connections
+//! unchanged.
 //!
 //! ```text
 //!  keeper ─ order: keys, clients, fault ─▶ SOCKET in the balancer's container ─▶ Answers ─▶ a Proxy for each server
 //! ```
 //!
-//! A fault is in force as long as its connection to the socket lives, and no longer than it may last. So whoever dies, the
-//! fault ends: with the keeper its connection does, with the balancer everything. The keys come with the order, and are
-//! nowhere else in the container.
+//! A fault lasts as long as its connection to the socket, and no longer than its time limit. The end of the keeper
+//! closes its connection, and the end of the balancer ends all faults. Keys are sent with the order, and are stored
+//! nowhere in the container.
 //!
-//! Connections that pass when the first fault begins are cut, as a balancer cuts them that is started again: nobody can look
-//! into them. Later ones pass through the proxies; those that are under way at the end of the last fault stay there, and meet
-//! none. So a watch that has lost an event is told.
+//! Direct connections are closed when the first fault begins, as by a restarted balancer: the balancer can't decrypt
+//! them. Later ones pass through the proxies, also beyond the end of the last fault. So the client of a watch that
+//! has lost an event notices a closed connection.
 
 #[cfg(test)]
 mod tests;
@@ -42,48 +43,48 @@ use tokio::{
 use super::{Server, share};
 use crate::{KindError, error::io_error};
 
-/// Where the balancer takes orders, in its container.
+/// The balancer's socket for orders, in its container.
 const SOCKET: &str = "/faults.sock";
 
-/// What is to go wrong. It has no `Debug`, as keys are in it.
+/// A fault to begin. It contains keys, so it has no `Debug`.
 #[derive(Serialize, Deserialize)]
-struct Order {
-    /// For every server of the cluster.
+struct BalancerOrder {
+    /// Keys of every server of the cluster.
     keys: BTreeMap<SocketAddr, Keys>,
-    /// Those whose answers go wrong.
+    /// The faulty servers.
     servers: Vec<SocketAddr>,
     clients: Clients,
     fault: Fault,
     lasts: Duration,
 }
 
-/// What the balancer says to it, a line each.
+/// Responses of the balancer, a line each.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Said {
+enum Reply {
     Begun,
     Refused(String),
     Over,
 }
 
-/// What a balancer lets go wrong.
+/// Response faults of a balancer.
 #[derive(Default)]
 pub(super) struct Answers {
-    /// Those of the faults that are in force; connections pass through them.
+    /// The proxies while faults are active; connections pass through them.
     through: watch::Sender<Option<Arc<Proxies>>>,
-    /// Held by connections that pass without.
+    /// Read-locked by direct connections.
     plain: Arc<RwLock<()>>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Connections may be under way in them when no fault is any more.
+    /// The proxies, which may have open connections when no fault is active any more.
     proxies: Option<Arc<Proxies>>,
     held: usize,
 }
 
-/// Faults that are in force as long as this lives.
+/// Active faults, which end with this value.
 struct InForce {
     answers: Arc<Answers>,
     _guards: Vec<FaultGuard>,
@@ -100,7 +101,7 @@ impl Drop for InForce {
 }
 
 impl Answers {
-    /// What connections pass through, while a fault is in force.
+    /// Proxies for connections while a fault is active.
     pub(super) fn through(&self) -> Through {
         Through {
             now: self.through.subscribe(),
@@ -108,7 +109,7 @@ impl Answers {
         }
     }
 
-    fn begin(self: Arc<Self>, order: &Order) -> Result<InForce, String> {
+    fn begin(self: Arc<Self>, order: &BalancerOrder) -> Result<InForce, String> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let proxies = match &state.proxies {
             Some(proxies) => Arc::clone(proxies),
@@ -142,15 +143,15 @@ impl Answers {
         })
     }
 
-    /// Takes orders, for ever.
+    /// Serves orders forever.
     ///
     /// # Errors
-    /// The socket can't be listened on.
+    /// The socket can't be created.
     pub(super) fn listen(
         self: Arc<Self>,
         socket: &Path,
     ) -> io::Result<impl Future<Output = ()> + Send + use<>> {
-        // Of the process before it, whose container has started again.
+        // The socket of the previous process, if the container has restarted.
         match fs::remove_file(socket) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -175,7 +176,7 @@ impl Answers {
                 let answers = Arc::clone(&self);
                 tokio::spawn(async move {
                     if let Err(error) = answers.keep(stream).await {
-                        tracing::debug!(%error, "whoever wanted a fault is gone");
+                        tracing::debug!(%error, "the user of a fault is gone");
                     }
                     drop(permit);
                 });
@@ -186,12 +187,12 @@ impl Answers {
     async fn keep(self: Arc<Self>, stream: UnixStream) -> io::Result<()> {
         let mut stream = BufReader::new(stream);
         let line = timeout(LIMITS.control, line(&mut stream)).await??;
-        let begun = match serde_json::from_slice::<Order>(&line) {
+        let begun = match serde_json::from_slice::<BalancerOrder>(&line) {
             Ok(order) => {
                 let (lasts, name) = (order.lasts, format!("{:?} for {:?}", order.fault, order.clients));
                 Arc::clone(&self).begin(&order).map(|begun| (begun, lasts, name))
             }
-            // What stands in it is not said: keys do.
+            // The error leaves the order out, as that contains keys.
             Err(error) => Err(format!(
                 "an order that can't be read, at column {}",
                 error.column()
@@ -199,19 +200,19 @@ impl Answers {
         };
         let (begun, lasts, name) = match begun {
             Ok(begun) => begun,
-            Err(why) => return say(&mut stream, &Said::Refused(why)).await,
+            Err(why) => return send(&mut stream, &Reply::Refused(why)).await,
         };
-        // Until all are cut that pass without.
+        // Until all direct connections are closed.
         drop(timeout(LIMITS.control, self.plain.write()).await);
         tracing::info!(fault = name, "a fault begins");
-        let said = say(&mut stream, &Said::Begun).await;
-        if said.is_ok() {
-            // However it ends: the end of the connection, or of the time.
+        let reply = send(&mut stream, &Reply::Begun).await;
+        if reply.is_ok() {
+            // Returns at the end of the connection, or of the time.
             drop(timeout(lasts, self::line(&mut stream)).await);
         }
         drop(begun);
         tracing::info!(fault = name, "the fault is over");
-        say(&mut stream, &Said::Over).await
+        send(&mut stream, &Reply::Over).await
     }
 }
 
@@ -222,22 +223,23 @@ async fn line(stream: &mut BufReader<UnixStream>) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-async fn say(stream: &mut BufReader<UnixStream>, said: &Said) -> io::Result<()> {
-    let mut line = serde_json::to_vec(said)?;
+async fn send(stream: &mut BufReader<UnixStream>, reply: &Reply) -> io::Result<()> {
+    let mut line = serde_json::to_vec(reply)?;
     line.push(b'\n');
     stream.write_all(&line).await
 }
 
-/// A listening balancer, in its container.
+/// The balancer's socket, in its container.
 pub(super) fn socket() -> &'static Path {
     Path::new(SOCKET)
 }
 
-/// A fault that a balancer keeps up as long as this lives.
-pub(super) struct Kept(BufReader<UnixStream>);
+/// A fault that a balancer keeps active as long as this lives.
+pub(super) struct BalancerFault(BufReader<UnixStream>);
 
-impl Kept {
-    /// Has a balancer begin one, whose process this host sees as `process`. It is in force when this returns.
+impl BalancerFault {
+    /// Begins a fault in a balancer whose process this host knows as `process`. The fault is active when this
+    /// returns.
     pub(super) async fn begin(
         process: u32,
         all: &[Server],
@@ -248,7 +250,7 @@ impl Kept {
         let keys = all
             .iter()
             .map(|server| Ok((server.address, share::keys(server)?)));
-        let order = Order {
+        let order = BalancerOrder {
             keys: keys.collect::<Result<_, KindError>>()?,
             servers: servers.iter().map(|server| server.address).collect(),
             clients: clients.clone(),
@@ -259,7 +261,7 @@ impl Kept {
         Self::ask(&socket, &order).await
     }
 
-    async fn ask(socket: &Path, order: &Order) -> Result<Self, KindError> {
+    async fn ask(socket: &Path, order: &BalancerOrder) -> Result<Self, KindError> {
         let what = "have the balancer begin a fault";
         let stream = UnixStream::connect(socket).await.map_err(io_error(format!(
             "{what}: expected that it takes orders; one of an earlier program doesn't, so make the cluster anew"
@@ -268,36 +270,36 @@ impl Kept {
         let mut text = serde_json::to_vec(order).map_err(|error| unexpected(what, error.to_string()))?;
         text.push(b'\n');
         kept.0.write_all(&text).await.map_err(io_error(what))?;
-        match kept.said(what).await? {
-            Said::Begun => Ok(kept),
-            Said::Refused(why) => Err(unexpected(what, why)),
-            Said::Over => Err(unexpected(what, "it was over before it began".to_owned())),
+        match kept.reply(what).await? {
+            Reply::Begun => Ok(kept),
+            Reply::Refused(why) => Err(unexpected(what, why)),
+            Reply::Over => Err(unexpected(what, "it was over before it began".to_owned())),
         }
     }
 
-    /// Ends it; it is over when this returns.
+    /// Ends the fault; it is over when this returns.
     pub(super) async fn end(mut self) -> Result<(), KindError> {
         let what = "have the balancer end a fault";
-        // One whose time is over has answered already.
+        // A fault whose time is over has already sent its end.
         drop(self.0.write_all(b"\n").await);
-        match self.said(what).await? {
-            Said::Over => Ok(()),
-            Said::Refused(why) => Err(unexpected(what, why)),
-            Said::Begun => Err(unexpected(what, "it has begun once more".to_owned())),
+        match self.reply(what).await? {
+            Reply::Over => Ok(()),
+            Reply::Refused(why) => Err(unexpected(what, why)),
+            Reply::Begun => Err(unexpected(what, "it has begun once more".to_owned())),
         }
     }
 
-    async fn said(&mut self, what: &str) -> Result<Said, KindError> {
-        let said = timeout(LIMITS.control, line(&mut self.0)).await;
-        let said = said.map_err(|_| unexpected(what, format!("no answer within {:?}", LIMITS.control)))?;
-        let said = said.map_err(io_error(what))?;
-        if said.is_empty() {
+    async fn reply(&mut self, what: &str) -> Result<Reply, KindError> {
+        let reply = timeout(LIMITS.control, line(&mut self.0)).await;
+        let reply = reply.map_err(|_| unexpected(what, format!("no answer within {:?}", LIMITS.control)))?;
+        let reply = reply.map_err(io_error(what))?;
+        if reply.is_empty() {
             return Err(unexpected(
                 what,
                 "it is gone, and the fault with it: `docker logs` says why".to_owned(),
             ));
         }
-        serde_json::from_slice(&said).map_err(|error| unexpected(what, error.to_string()))
+        serde_json::from_slice(&reply).map_err(|error| unexpected(what, error.to_string()))
     }
 }
 

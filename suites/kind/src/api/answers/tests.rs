@@ -1,4 +1,4 @@
-//! A balancer in this process, and whoever wants a fault of it.
+//! A balancer in this process, and clients of its faults.
 
 use lab::Front;
 use lab_apiserver::Pki;
@@ -13,7 +13,7 @@ fn address(port: u16) -> SocketAddr {
     ([127, 0, 0, 1], port).into()
 }
 
-fn order(fault: Fault, lasts: Duration) -> Order {
+fn order(fault: Fault, lasts: Duration) -> BalancerOrder {
     let pki = Pki::new().expect("an authority");
     let (certificate, key) = pki.server_pem(&["127.0.0.1".to_owned()]).expect("a certificate");
     let keys = Keys {
@@ -23,7 +23,7 @@ fn order(fault: Fault, lasts: Duration) -> Order {
         front_certificate: certificate,
         front_key: key,
     };
-    Order {
+    BalancerOrder {
         keys: SERVERS.map(|port| (address(port), keys.clone())).into(),
         servers: vec![address(SERVERS[0])],
         clients: Clients::All,
@@ -46,7 +46,7 @@ async fn over(through: &mut watch::Receiver<Option<Arc<Proxies>>>) {
 }
 
 #[tokio::test]
-async fn the_socket_of_a_process_that_is_gone_is_in_nobodys_way() {
+async fn the_socket_of_a_dead_process_is_replaced() {
     let folder = tempfile::tempdir().expect("a folder");
     let (socket, _) = listen(&folder);
     drop(Arc::new(Answers::default()).listen(&socket).expect("once more"));
@@ -56,10 +56,10 @@ async fn the_socket_of_a_process_that_is_gone_is_in_nobodys_way() {
 async fn a_fault_ends_however_it_does_and_connections_pass_through_proxies_until_the_last_has() {
     let folder = tempfile::tempdir().expect("a folder");
     let (socket, mut through) = listen(&folder);
-    let first = Kept::ask(&socket, &order(Fault::Expire, LONG))
+    let first = BalancerFault::ask(&socket, &order(Fault::Expire, LONG))
         .await
         .expect("begun");
-    let second = Kept::ask(&socket, &order(Fault::DropEvents, LONG))
+    let second = BalancerFault::ask(&socket, &order(Fault::DropEvents, LONG))
         .await
         .expect("begun");
     let proxies = through.borrow().clone().expect("in force");
@@ -74,7 +74,7 @@ async fn a_fault_ends_however_it_does_and_connections_pass_through_proxies_until
     drop(second);
     over(&mut through).await;
     let lapsing = order(Fault::Expire, Duration::from_millis(50));
-    let third = Kept::ask(&socket, &lapsing).await.expect("begun");
+    let third = BalancerFault::ask(&socket, &lapsing).await.expect("begun");
     let again = through.borrow_and_update().clone();
     assert!(
         again.is_none_or(|again| Arc::ptr_eq(&again, &proxies)),
@@ -105,7 +105,7 @@ async fn connections_that_pass_are_cut_when_a_fault_begins_and_pass_again_after_
     let front = Front::new(listener, Arc::from([at]), None).expect("a front");
     tokio::spawn(front.through(answers.through()).run());
     tokio::spawn(answers.listen(&socket).expect("a socket"));
-    // What one byte brings, if anything.
+    // The response to one byte, if any.
     let echo = async |stream: &mut TcpStream| {
         stream.write_all(b"a").await.ok()?;
         let mut byte = [0];
@@ -119,7 +119,7 @@ async fn connections_that_pass_are_cut_when_a_fault_begins_and_pass_again_after_
     let (_, keys) = order.keys.pop_first().expect("keys");
     order.keys = BTreeMap::from([(at, keys)]);
     order.servers = vec![at];
-    let held = Kept::ask(&socket, &order).await.expect("begun");
+    let held = BalancerFault::ask(&socket, &order).await.expect("begun");
     assert_eq!(echo(&mut under_way).await, None, "it is cut");
     let mut later = connect().await;
     later
@@ -138,7 +138,7 @@ async fn connections_that_pass_are_cut_when_a_fault_begins_and_pass_again_after_
 async fn what_a_proxy_can_not_do_is_refused_and_no_key_is_said() {
     let folder = tempfile::tempdir().expect("a folder");
     let (socket, through) = listen(&folder);
-    let refused = async |order: &Order| match Kept::ask(&socket, order).await {
+    let refused = async |order: &BalancerOrder| match BalancerFault::ask(&socket, order).await {
         Ok(_) => panic!("it has begun"),
         Err(error) => error.to_string(),
     };

@@ -1,8 +1,9 @@
-//! The agent of a node as a pod of ours: in another configuration, or led to the API by another way.
+//! Custom pods: the agent of a node in a variant, or with another API endpoint.
 //!
-//! It is made of the DaemonSet's template. A way is a ConfigMap in place of the agent's own: the same configuration without the
-//! addresses of the API that the cluster was given, and a kubeconfig with the case's. That may be anybody's, a Service's among
-//! them, so it is in no certificate: the kubeconfig says whose is expected (`tls-server-name`).
+//! A custom pod is made from the DaemonSet's template. For another endpoint, a ConfigMap replaces the agent's own:
+//! the same configuration without the addresses of the API, and a kubeconfig with the case's server. Its address can
+//! be a Service's, which no certificate contains, so the kubeconfig names the expected certificate
+//! (`tls-server-name`).
 
 use cluster::{ApiEndpoint, Variant, target::program::Program};
 use k8s_openapi::api::{
@@ -22,33 +23,33 @@ use crate::{
     manifests::{AGENT, CONFIGURATION, NAMESPACE},
 };
 
-/// The app of such pods: another one than the DaemonSet's, which would adopt them.
+/// App label of custom pods. It differs from the DaemonSet's, which would adopt them.
 pub(super) const OTHER: &str = "plumbline-agent-variant";
-/// The label that tells the app of a pod.
+/// The label of a pod's app.
 const APP: &str = "app.kubernetes.io/name";
-/// The key of the kubeconfig in the ConfigMap of a way.
+/// Key of the kubeconfig in the ConfigMap of a redirected agent.
 const KUBECONFIG: &str = "kubeconfig";
-/// The option of the agent's configuration that names further addresses of the API.
+/// The option of the agent's configuration that lists further addresses of the API.
 const ADDRESSES: &str = "api-server";
-/// A name that kubeadm puts into the certificate of every API server.
+/// A name that kubeadm writes into the certificate of every API server.
 const CERTIFICATE: &str = "kubernetes";
-/// Where pods have what their account is known by.
+/// Folder of a pod's ServiceAccount token.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// What an agent is told beside what its target tells it.
+/// Settings of an agent that differ from its DaemonSet.
 #[derive(Debug)]
-pub(super) struct Told<'a> {
+pub(super) struct AgentOverrides<'a> {
     pub(super) program: &'a Program,
-    /// Whose template it is made of.
+    /// The DaemonSet with the template.
     pub(super) daemon_set: &'a str,
     pub(super) variant: Option<Variant>,
-    pub(super) way: Option<&'a ApiEndpoint>,
+    pub(super) endpoint: Option<&'a ApiEndpoint>,
 }
 
-impl Told<'_> {
-    /// Whether that is nothing: the DaemonSet's own pod does.
-    pub(super) fn is_its_own(&self) -> bool {
-        self.variant.is_none() && self.way.is_none()
+impl AgentOverrides<'_> {
+    /// Whether there are none, so that the DaemonSet's own pod is enough.
+    pub(super) fn is_none(&self) -> bool {
+        self.variant.is_none() && self.endpoint.is_none()
     }
 
     /// Arguments after those of the template.
@@ -60,24 +61,28 @@ impl Told<'_> {
                 known.ok_or_else(|| unexpected(what, "its target has no such variant"))?
             }
         };
-        if let Some(way) = self.way {
-            arguments.extend(self.program.api.further(&way.further));
+        if let Some(endpoint) = self.endpoint {
+            arguments.extend(self.program.api.further(&endpoint.further));
         }
         Ok(arguments)
     }
 }
 
-/// Makes the pod on a node that the DaemonSet stays away from.
-pub(super) async fn make(client: &Client, node: &str, told: &Told<'_>) -> Result<(), KindError> {
-    let variant = told
+/// Creates the pod on a node that the DaemonSet avoids.
+pub(super) async fn make(
+    client: &Client,
+    node: &str,
+    overrides: &AgentOverrides<'_>,
+) -> Result<(), KindError> {
+    let variant = overrides
         .variant
         .map_or_else(String::new, |variant| format!(" in its variant {variant}"));
-    let way = told.way.map_or_else(String::new, |way| {
-        format!(", which asks the API at {}", way.server)
+    let endpoint = overrides.endpoint.map_or_else(String::new, |endpoint| {
+        format!(", which uses the API at {}", endpoint.server)
     });
-    let what = format!("start the agent of {node}{variant}{way}");
+    let what = format!("start the agent of {node}{variant}{endpoint}");
     let sets: Api<DaemonSet> = Api::namespaced(client.clone(), NAMESPACE);
-    let set = sets.get(told.daemon_set).await.map_err(api_error(&what))?;
+    let set = sets.get(overrides.daemon_set).await.map_err(api_error(&what))?;
     let template = set.spec.map(|spec| spec.template).unwrap_or_default();
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -87,22 +92,32 @@ pub(super) async fn make(client: &Client, node: &str, told: &Told<'_>) -> Result
         },
         "spec": template.spec,
     });
-    tell_pod(&mut pod, node, &told.arguments(&what)?, told.way.is_some())
-        .map_err(|lacks| unexpected(&what, &format!("its template has no {lacks}")))?;
+    complete(
+        &mut pod,
+        node,
+        &overrides.arguments(&what)?,
+        overrides.endpoint.is_some(),
+    )
+    .map_err(|lacks| unexpected(&what, &format!("its template has no {lacks}")))?;
     let pod: Pod = typed(pod, &what)?;
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
     let made = pods.create(&PostParams::default(), &pod).await;
     made.map(drop).map_err(api_error(what))
 }
 
-/// Fills in a pod that has the DaemonSet's spec; the error is what that lacks.
-fn tell_pod(pod: &mut Value, node: &str, arguments: &[String], is_led: bool) -> Result<(), &'static str> {
+/// Completes a pod from the DaemonSet's template; the error names a missing part of the template.
+fn complete(
+    pod: &mut Value,
+    node: &str,
+    arguments: &[String],
+    is_redirected: bool,
+) -> Result<(), &'static str> {
     let spec = &mut pod["spec"];
     spec["nodeName"] = node.into();
-    // It names its node: no scheduler is asked, and none would find a place that the label forbids.
+    // The pod names its node: the scheduler would find none because of the affinity.
     spec["affinity"] = Value::Null;
     let mut more: Vec<Value> = arguments.iter().map(|argument| json!(argument)).collect();
-    if is_led {
+    if is_redirected {
         let volumes = spec["volumes"].as_array_mut().ok_or("volumes")?;
         let is_its = |volume: &&mut Value| volume["configMap"]["name"] == AGENT;
         let volume = volumes.iter_mut().find(is_its);
@@ -121,21 +136,25 @@ fn tell_pod(pod: &mut Value, node: &str, arguments: &[String], is_led: bool) -> 
     Ok(())
 }
 
-/// Whether a pod is one of these.
-pub(super) fn is_ours(pod: &Pod) -> bool {
+/// Whether a pod is a custom pod.
+pub(super) fn is_custom(pod: &Pod) -> bool {
     pod.labels().get(APP).is_some_and(|app| app == OTHER)
 }
 
-/// Removes the pod of a node; that there is none is no error.
+/// Removes the custom pod of a node; a missing pod is no error.
 pub(super) async fn remove(client: &Client, node: &str) -> Result<(), KindError> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
     let done = pods.delete(&pod_of(node), &DeleteParams::default()).await;
     gone(done, &format!("end the agent of {node}"))
 }
 
-/// Writes the ConfigMap of a way.
-pub(super) async fn tell(client: &Client, node: &str, way: &ApiEndpoint) -> Result<(), KindError> {
-    let what = format!("lead the agent of {node} to the API");
+/// Writes the ConfigMap of a redirected agent.
+pub(super) async fn write_config_map(
+    client: &Client,
+    node: &str,
+    endpoint: &ApiEndpoint,
+) -> Result<(), KindError> {
+    let what = format!("set the API endpoint of the agent of {node}");
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
     let own = maps.get(AGENT).await.map_err(api_error(&what))?;
     let own = own.data.and_then(|data| data.get(CONFIGURATION).cloned());
@@ -147,7 +166,7 @@ pub(super) async fn tell(client: &Client, node: &str, way: &ApiEndpoint) -> Resu
             "name": map_of(node), "namespace": NAMESPACE,
             "labels": {APP: OTHER},
         },
-        "data": {CONFIGURATION: configuration, KUBECONFIG: kubeconfig(way)},
+        "data": {CONFIGURATION: configuration, KUBECONFIG: kubeconfig(endpoint)},
     });
     let map: ConfigMap = typed(map, &what)?;
     let params = PatchParams::apply(OTHER).force();
@@ -155,14 +174,14 @@ pub(super) async fn tell(client: &Client, node: &str, way: &ApiEndpoint) -> Resu
     done.map(drop).map_err(api_error(what))
 }
 
-/// Removes it; that there is none is no error.
-pub(super) async fn forget(client: &Client, node: &str) -> Result<(), KindError> {
+/// Removes this ConfigMap; a missing one is no error.
+pub(super) async fn remove_config_map(client: &Client, node: &str) -> Result<(), KindError> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
     let done = maps.delete(&map_of(node), &DeleteParams::default()).await;
-    gone(done, &format!("lead the agent of {node} back"))
+    gone(done, &format!("restore the API endpoint of the agent of {node}"))
 }
 
-/// An agent's configuration, but for the addresses of the API (JSON, which is YAML too).
+/// An agent's configuration without the addresses of the API (JSON, which is also YAML).
 fn without_addresses(configuration: &str) -> Result<String, String> {
     let parsed = serde_saphyr::from_str::<Map<String, Value>>(configuration);
     let mut options = parsed.map_err(|error| format!("{CONFIGURATION} is no mapping of options: {error}"))?;
@@ -170,12 +189,12 @@ fn without_addresses(configuration: &str) -> Result<String, String> {
     Ok(format!("{:#}\n", Value::Object(options)))
 }
 
-/// Leads an account of pods there (JSON, which is YAML too).
-fn kubeconfig(way: &ApiEndpoint) -> String {
+/// The kubeconfig for a pod's ServiceAccount (JSON, which is also YAML).
+fn kubeconfig(endpoint: &ApiEndpoint) -> String {
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "led",
         "clusters": [{"name": "led", "cluster": {
-            "server": format!("https://{}", way.server),
+            "server": format!("https://{}", endpoint.server),
             "certificate-authority": format!("{ACCOUNT}/ca.crt"),
             "tls-server-name": CERTIFICATE,
         }}],
@@ -223,10 +242,10 @@ mod tests {
     }
 
     #[test]
-    fn a_led_agent_reads_the_configuration_and_the_kubeconfig_of_its_way() {
+    fn a_redirected_agent_reads_the_configuration_and_the_kubeconfig_of_its_endpoint() {
         let mut pod = template();
         let further = ["--api-server=https://10.0.0.9:6443".to_owned()];
-        tell_pod(&mut pod, "node1", &further, true).expect("the agent's own template");
+        complete(&mut pod, "node1", &further, true).expect("the agent's own template");
         let spec = &pod["spec"];
         assert_eq!(
             spec["containers"][0]["args"],
@@ -249,29 +268,29 @@ mod tests {
     }
 
     #[test]
-    fn a_variant_keeps_the_agents_own_way() {
+    fn a_variant_keeps_the_agents_own_endpoint() {
         let mut pod = template();
-        tell_pod(&mut pod, "node1", &["--socket-lb=off".to_owned()], false)
+        complete(&mut pod, "node1", &["--socket-lb=off".to_owned()], false)
             .expect("the agent's own template");
         let spec = &pod["spec"];
         assert_eq!(spec["containers"][0]["args"][3], "--socket-lb=off");
         assert_eq!(spec["volumes"][0]["configMap"]["name"], AGENT);
-        let lacks = tell_pod(&mut json!({"spec": {"volumes": []}}), "node1", &[], true);
+        let lacks = complete(&mut json!({"spec": {"volumes": []}}), "node1", &[], true);
         assert_eq!(lacks, Err("volume of the agent's ConfigMap"));
     }
 
     #[test]
-    fn a_led_agent_knows_no_address_but_those_of_its_way() {
+    fn a_redirected_agent_knows_no_address_but_those_of_its_endpoint() {
         let own = "# Why.\ncgroup: /c\napi-server:\n- https://172.18.0.3:6443\npod-network: true\n";
         let led = without_addresses(own).expect("a mapping");
         let read: Value = serde_saphyr::from_str(&led).expect("YAML");
         assert_eq!(read, json!({"cgroup": "/c", "pod-network": true}));
         assert!(without_addresses("- a\n").is_err_and(|why| why.contains("no mapping")));
-        let way = ApiEndpoint {
+        let endpoint = ApiEndpoint {
             server: "[fd00:10:96::1]:443".parse().expect("an address"),
             further: Vec::new(),
         };
-        let read: Value = serde_saphyr::from_str(&kubeconfig(&way)).expect("YAML");
+        let read: Value = serde_saphyr::from_str(&kubeconfig(&endpoint)).expect("YAML");
         let cluster = &read["clusters"][0]["cluster"];
         assert_eq!(cluster["server"], "https://[fd00:10:96::1]:443");
         assert_eq!(cluster["tls-server-name"], "kubernetes");

@@ -1,4 +1,4 @@
-//! An API server in this process, for tests of what is asked of a cluster of kind.
+//! An API server in this process, for tests of requests to a kind cluster.
 
 use std::{net::TcpListener, sync::Arc};
 
@@ -15,17 +15,17 @@ use tempfile::TempDir;
 
 use super::state::Folder;
 
-/// A cluster that is an API and a folder.
-pub(super) struct Served {
+/// A cluster that consists of an API server and a folder.
+pub(super) struct TestApi {
     pub(super) client: Client,
     pub(super) folder: Folder,
     _replica: Replica,
     _place: TempDir,
 }
 
-impl Served {
+impl TestApi {
     pub(super) async fn start() -> Self {
-        // Another test may have chosen it.
+        // Another test may have installed it.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let advertise = vec!["10.77.0.1".parse().expect("an address")];
         let config = Config::new(vec!["10.96.0.0/16".parse().expect("a network")], advertise, 6443);

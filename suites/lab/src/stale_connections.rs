@@ -1,4 +1,5 @@
-//! For tests of whoever leads connections to one of several nodes: what ends one has to take the way on which it began.
+//! For tests of routers that choose one of several nodes: packets that end a connection must take the route on which
+//! the connection began.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -11,14 +12,14 @@ use tokio::{
 
 use super::NetNs;
 
-/// So many connections: that all take the right way by chance is improbable.
+/// Number of connections: it is improbable that all take the right route by chance.
 const CONNECTIONS: usize = 20;
 
-/// How long a connection that is led to somebody may take: one lost packet is not what is tested, and a SYN is sent again
-/// after 1, 3 and 7 s. One that is led wrongly is so each time, since all of a connection's packets go one way.
-pub const LED: Duration = Duration::from_secs(10);
+/// Limit of one connection attempt. One lost packet is not a failure, and a SYN is sent again after 1, 3 and 7 s; a
+/// wrong route fails every time, since all packets of a connection take one route.
+pub const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
-/// What comes of a connection; `None`: nothing for so long, as where nobody is told anything.
+/// Result of a connection attempt; `None`: no response in this time, as from a blackhole.
 pub async fn connect(client: &NetNs, to: SocketAddr, within: Duration) -> Option<io::Result<TcpStream>> {
     let runtime = tokio::runtime::Handle::current();
     let socket = client.inside(|| {
@@ -32,27 +33,28 @@ pub async fn connect(client: &NetNs, to: SocketAddr, within: Duration) -> Option
     timeout(within, connecting).await.ok()
 }
 
-/// The node that has a connection hears that its client has forgotten it: by a RST, which no socket sends.
+/// Expects that the node of a connection gets a RST after the client has lost its socket: a RST that no socket sends.
 ///
 /// # Panics
-/// One does not.
+/// A node gets none.
 pub async fn expect_ended(client: &NetNs, to: SocketAddr, nodes: [&TcpListener; 2]) {
     for connection in 0..CONNECTIONS {
-        let made = connect(client, to, LED).await;
-        let made = made.unwrap_or_else(|| panic!("connection {connection} to {to}: nobody answers"));
+        let made = connect(client, to, CONNECT_LIMIT).await;
+        let made = made.unwrap_or_else(|| panic!("connection {connection} to {to}: no response"));
         let made = made.expect("a connection");
         let accepted = tokio::select! {
             accepted = nodes[0].accept() => accepted,
             accepted = nodes[1].accept() => accepted,
         };
         let (mut accepted, _) = accepted.expect("it");
-        // One in repair is forgotten without a word.
+        // Closing a socket in repair mode sends nothing.
         setsockopt(&made, TcpRepair, &1).expect("CAP_NET_ADMIN");
         drop(made);
-        accepted.write_all(b"who is there?").await.expect("a request");
-        let told = timeout(Duration::from_secs(1), accepted.read(&mut [0])).await;
-        let told = told.unwrap_or_else(|_| panic!("connection {connection} to {to}: its node heard nothing"));
-        let error = told.expect_err("nobody is there");
+        accepted.write_all(b"request").await.expect("a request");
+        let received = timeout(Duration::from_secs(1), accepted.read(&mut [0])).await;
+        let received =
+            received.unwrap_or_else(|_| panic!("connection {connection} to {to}: its node received nothing"));
+        let error = received.expect_err("an error");
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
     }
 }

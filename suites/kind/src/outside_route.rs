@@ -1,4 +1,4 @@
-//! The way of the client outside to load balancers.
+//! Routes of the outside client to load balancers.
 //!
 //! ```text
 //!  client ─▶ router ─▶ the nodes behind an address, by turns of connections
@@ -6,19 +6,19 @@
 //!    └───── answers ─────┘
 //! ```
 //!
-//! Routes of several next hops are the router's, not the client's: who forwards a packet chooses by what stands in it, so that
-//! all of a connection take one way. Who sends it chooses when the connection begins, since Linux 6.16 before it has a port, and
-//! the RST for a connection that it does not know any more takes another way than its SYN did.
+//! The multipath routes are the router's, not the client's: a router chooses by the packet alone, so all packets of a
+//! connection take one route. A sender chooses when the connection begins, since Linux 6.16 before it has a port, and
+//! the RST for an unknown connection takes another route than its SYN.
 
 use std::{fs, io, net::IpAddr, path::Path};
 
 use ipnet::IpNet;
 use lab::{BY_CONNECTION_IPV4, BY_CONNECTION_IPV6, LabError, NetNs, Router, Via, everything};
 
-/// The link of a container in the network of the nodes.
+/// The link of a container in the nodes' network.
 const LINK: &str = "eth0";
 
-/// The client forwards nothing, and nobody tells it of a shorter way than the router.
+/// The client does not forward, and ignores redirects around the router.
 pub(super) const CLIENT: &[(&str, &str)] = &[
     ("ipv4/ip_forward", "0"),
     ("ipv4/conf/all/accept_redirects", "0"),
@@ -27,7 +27,7 @@ pub(super) const CLIENT: &[(&str, &str)] = &[
     ("ipv6/conf/all/accept_redirects", "0"),
     ("ipv6/conf/eth0/accept_redirects", "0"),
 ];
-/// The router forwards, and chooses a node behind a load balancer by connections.
+/// The router forwards, and chooses a node behind a load balancer by connection.
 pub(super) const ROUTER: &[(&str, &str)] = &[
     ("ipv4/ip_forward", "1"),
     ("ipv4/conf/all/rp_filter", "0"),
@@ -41,11 +41,11 @@ pub(super) const ROUTER: &[(&str, &str)] = &[
     BY_CONNECTION_IPV6[1],
 ];
 
-/// Gives a namespace settings below `/proc/sys/net`.
-pub(super) fn keep(net: &NetNs, settings: &[(&str, &str)]) -> io::Result<()> {
+/// Writes settings below `/proc/sys/net` in a namespace.
+pub(super) fn apply_settings(net: &NetNs, settings: &[(&str, &str)]) -> io::Result<()> {
     net.inside(|| {
         for (file, value) in settings {
-            // Shows the namespace of the thread that looks. A kernel may have no IPv6.
+            // procfs shows the namespace of the reading thread. The kernel may lack IPv6.
             let file = Path::new("/proc/sys/net").join(file);
             if file.exists() {
                 fs::write(file, value)?;
@@ -55,25 +55,25 @@ pub(super) fn keep(net: &NetNs, settings: &[(&str, &str)]) -> io::Result<()> {
     })
 }
 
-/// The network namespaces of client and router, and the router's addresses.
+/// Network namespaces of client and router, and the router's addresses.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct OutsideRoute {
     pub(super) client: NetNs,
     pub(super) router: NetNs,
     pub(super) through: Vec<IpAddr>,
 }
 
-impl Way {
-    /// Lets these ranges of addresses lead from the client to the router, where they end in silence: who it is that passes an
-    /// address of them on to nodes is returned.
+impl OutsideRoute {
+    /// Routes these ranges from the client to the router, where they are blackholes. Returns the router, for routes
+    /// of single addresses to nodes.
     ///
     /// # Errors
     /// The kernel refuses it.
-    pub(super) async fn lead(&self, ranges: &[IpNet]) -> Result<Router, LabError> {
+    pub(super) async fn route_ranges(&self, ranges: &[IpNet]) -> Result<Router, LabError> {
         let (client, router) = (self.client.links()?, self.router.links()?);
         for through in &self.through {
-            // Docker gives it one that leaves this host.
-            router.route(everything(*through), Via::Nowhere).await?;
+            // Docker's default route leaves this host.
+            router.route(everything(*through), Via::Blackhole).await?;
             for range in ranges {
                 if range.addr().is_ipv6() == through.is_ipv6() {
                     client.route(*range, Via::Gateway(*through)).await?;
@@ -89,18 +89,18 @@ impl Way {
 mod tests {
     use std::{net::SocketAddr, time::Duration};
 
-    use lab::forgotten::{LED, connect, expect_ended};
+    use lab::stale_connections::{CONNECT_LIMIT, connect, expect_ended};
     use tokio::net::TcpListener;
 
     use super::*;
 
-    /// A link of their own for a client, a router and two nodes. Nodes have the address of a load balancer, and listen there.
+    /// A network of a client, a router and two nodes, which have a load balancer's address and listen there.
     struct Machines {
-        way: Way,
+        route: OutsideRoute,
         nodes: Vec<IpAddr>,
         listeners: Vec<TcpListener>,
         address: SocketAddr,
-        /// Lives as long as they are to reach each other.
+        /// Keeps the network alive.
         _bridge: NetNs,
     }
 
@@ -109,7 +109,7 @@ mod tests {
             let of = |ipv4: &str, ipv6: &str| if is_ipv6 { ipv6 } else { ipv4 }.to_owned();
             let parse = |text: String| -> IpAddr { text.parse().expect("an address") };
             let address = parse(of("198.18.0.7", "2001:2::7"));
-            // As Docker has its containers.
+            // As Docker configures its containers.
             let settings = vec![("ipv6/conf/default/accept_dad", "0")];
             let (bridge, wire) = NetNs::create(&settings).await.expect("a namespace");
             let index = wire.bridge("wire").await.expect("a bridge");
@@ -137,10 +137,10 @@ mod tests {
             let nodes = addresses.split_off(2);
             let mut nets = nets.into_iter();
             let (client, router) = (nets.next().expect("one"), nets.next().expect("one"));
-            keep(&client, CLIENT).expect("settings");
-            keep(&router, ROUTER).expect("settings");
+            apply_settings(&client, CLIENT).expect("settings");
+            apply_settings(&router, ROUTER).expect("settings");
             Self {
-                way: Way {
+                route: OutsideRoute {
                     client,
                     router,
                     through: addresses.split_off(1),
@@ -161,34 +161,38 @@ mod tests {
         for is_ipv6 in [false, true] {
             let machines = Machines::create(is_ipv6).await;
             let range = IpNet::new(machines.address.ip(), if is_ipv6 { 112 } else { 24 }).expect("a range");
-            let router = machines.way.lead(&[range.trunc()]).await.expect("routes");
+            let router = machines
+                .route
+                .route_ranges(&[range.trunc()])
+                .await
+                .expect("routes");
             for _ in 0..2 {
                 let silent = Duration::from_secs(1);
-                let nobody = connect(&machines.way.client, machines.address, silent).await;
-                assert!(nobody.is_none(), "{nobody:?}");
+                let unreachable = connect(&machines.route.client, machines.address, silent).await;
+                assert!(unreachable.is_none(), "{unreachable:?}");
                 let to = machines.address.ip();
                 router.spread(to, &machines.nodes).await.expect("a route");
-                let led = connect(&machines.way.client, machines.address, LED).await;
-                assert!(matches!(led, Some(Ok(_))), "{led:?}");
+                let reached = connect(&machines.route.client, machines.address, CONNECT_LIMIT).await;
+                assert!(matches!(reached, Some(Ok(_))), "{reached:?}");
                 router.spread(to, &[]).await.expect("no route");
             }
         }
     }
 
     #[tokio::test]
-    async fn what_ends_a_connection_nobody_knows_takes_the_way_it_began_on() {
+    async fn the_end_of_an_unknown_connection_takes_the_route_it_began_on() {
         if !testing::root_or_skip(&testing::current()) {
             return;
         }
         for is_ipv6 in [false, true] {
             let machines = Machines::create(is_ipv6).await;
             let to = machines.address.ip();
-            let router = machines.way.lead(&[to.into()]).await.expect("routes");
+            let router = machines.route.route_ranges(&[to.into()]).await.expect("routes");
             router.spread(to, &machines.nodes).await.expect("a route");
             let [one, other] = &machines.listeners[..] else {
                 panic!("two nodes listen");
             };
-            expect_ended(&machines.way.client, machines.address, [one, other]).await;
+            expect_ended(&machines.route.client, machines.address, [one, other]).await;
         }
     }
 }
