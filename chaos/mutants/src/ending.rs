@@ -6,8 +6,8 @@ use std::{
 };
 
 use lb_abi::{
-    Address, Backend, BackendId, Chosen, ChosenKey, Flow, Frontend, FrontendKey, Remembered, ReverseKey,
-    Tuple, UDP,
+    Address, Backend, BackendId, Chosen, ChosenKey, Flow, Frontend, FrontendKey, SocketRevnat,
+    SocketRevnatKey, Tuple, UDP,
 };
 use lb_loader::LoaderError;
 use reference_agent::udp::Connections;
@@ -55,7 +55,7 @@ impl<C: Connections> Connections for Ending<C> {
         self.inner.end_choices(goes)
     }
 
-    fn sockets(&mut self, show: &mut dyn FnMut(&ReverseKey, &Remembered)) -> Result<(), LoaderError> {
+    fn sockets(&mut self, show: &mut dyn FnMut(&SocketRevnatKey, &SocketRevnat)) -> Result<(), LoaderError> {
         if self.which != Which::ByAddress {
             return self.inner.sockets(show);
         }
@@ -67,7 +67,7 @@ impl<C: Connections> Connections for Ending<C> {
             .collect();
         self.inner.sockets(&mut |key, remembered| {
             for frontend in &of_udp {
-                let shown = Remembered {
+                let shown = SocketRevnat {
                     frontend: *frontend,
                     ..*remembered
                 };

@@ -7,9 +7,9 @@ use std::{
 };
 
 use lb_abi::{
-    ABI_VERSION, Address, AddressRange, Affinity, AffinityKey, Chosen, ChosenKey, Config, Flow, FragmentKey,
-    Frontend, Held, HeldKey, MAGIC, Port, Ports, Remembered, ReverseKey, SERVICE_RANGES, Service, SourceKey,
-    Traffic, Tuple, address_flags, frontend_flags,
+    ABI_VERSION, Address, AddressRange, Affinity, AffinityKey, Chosen, ChosenKey, Config, FORMER_NAMES, Flow,
+    FragmentKey, Frontend, Held, HeldKey, MAGIC, Port, Ports, SERVICE_RANGES, Service, SocketRevnat,
+    SocketRevnatKey, SourceKey, Traffic, Tuple, address_flags, frontend_flags,
 };
 
 use super::{Answer, From, Frontends, MOST_BACKENDS, MOST_FRONTENDS, Question, bytes};
@@ -33,12 +33,16 @@ const SOURCES: (&str, usize, usize) = ("SOURCES", size_of::<SourceKey>(), 4);
 const UNREAD: [(&str, usize, usize); 11] = [
     ("KEPT", 4, size_of::<Service>()),
     ("CHOSEN", size_of::<ChosenKey>(), size_of::<Chosen>()),
-    ("REVERSE", size_of::<ReverseKey>(), size_of::<Remembered>()),
-    ("SOCKETS", 8, size_of::<lb_abi::Backend>()),
+    (
+        "SOCKET_REVNAT",
+        size_of::<SocketRevnatKey>(),
+        size_of::<SocketRevnat>(),
+    ),
+    ("SOCKET_BACKEND", 8, size_of::<lb_abi::Backend>()),
     ("AFFINITY", size_of::<AffinityKey>(), size_of::<Affinity>()),
     ("FRAGMENTS", size_of::<FragmentKey>(), size_of::<Ports>()),
     ("HELD", size_of::<HeldKey>(), size_of::<Held>()),
-    ("FLOWS", size_of::<Tuple>(), size_of::<Flow>()),
+    ("CONNTRACK", size_of::<Tuple>(), size_of::<Flow>()),
     ("COUNTERS", 4, 8),
     ("SERVICE_TRAFFIC", 4, size_of::<Traffic>()),
     ("BACKEND_TRAFFIC", 4, size_of::<Traffic>()),
@@ -68,6 +72,9 @@ pub(super) fn sizes(name: &str) -> Option<(usize, usize)> {
     let read = [
         FRONTENDS, ADDRESSES, SERVICES, SLOTS, BACKENDS, META, CONFIG, SOURCES,
     ];
+    // A map that was adopted from an earlier version keeps the name that it was made with.
+    let former = FORMER_NAMES.into_iter().find(|(former, _)| *former == name);
+    let name = former.map_or(name, |(_, name)| name);
     let mut known = read.into_iter().chain(UNREAD);
     let (_, key, value) = known.find(|(known, ..)| *known == name)?;
     Some((key, value))

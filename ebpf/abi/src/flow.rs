@@ -2,7 +2,7 @@
 
 use crate::{Address, BackendId, Port, ServiceId};
 
-/// Key of FLOWS: what tells packets of one direction of a connection from others.
+/// Key of CONNTRACK: what tells packets of one direction of a connection from others.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(C)]
 pub struct Tuple {
@@ -35,7 +35,7 @@ impl Tuple {
     }
 }
 
-/// Value of FLOWS.
+/// Value of CONNTRACK.
 ///
 /// A connection has two entries, each of which names the other: the key of an entry is the inverse of what the other
 /// one's packets become. `seen` and `last_seen` of the client's entry count for both; the other one's stay as they

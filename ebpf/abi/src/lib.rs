@@ -6,9 +6,9 @@
 //! destination ─▶ ADDRESSES ─▶ FRONTENDS ─▶ SERVICES[id] ─▶ SLOTS[id, generation, index] ─▶ BACKENDS[id]
 //!                (hash)       (hash)       (array)         (hash)                          (hash)
 //! sockets   socket cookie, frontend ─▶ CHOSEN ─▶ the backend that the socket's datagrams go to
-//!           socket cookie, reply's source ─▶ REVERSE ─▶ the frontend that the client asked for
-//!           socket cookie ─▶ SOCKETS ─▶ the newest of its backends
-//! packets   tuple ─▶ FLOWS ─▶ what the tuple becomes, and how far the connection has got
+//!           socket cookie, reply's source ─▶ SOCKET_REVNAT ─▶ the frontend that the client asked for
+//!           socket cookie ─▶ SOCKET_BACKEND ─▶ the newest of its backends
+//! packets   tuple ─▶ CONNTRACK ─▶ what the tuple becomes, and how far the connection has got
 //!
 //! programs ─▶ COUNTERS, SERVICE_TRAFFIC, BACKEND_TRAFFIC ─▶ agent
 //! ```
@@ -19,8 +19,9 @@
 //! |---|---|
 //! | `address` | [`Address`], [`Port`] |
 //! | `service` | FRONTENDS, ADDRESSES, SERVICES, SLOTS, BACKENDS, SOURCES, KEPT: written by the agent |
-//! | `flow` | FLOWS, FRAGMENTS, HELD, AFFINITY: written by the programs |
-//! | `socket` | CHOSEN, REVERSE, SOCKETS: written by the programs |
+//! | `flow` | CONNTRACK, FRAGMENTS, HELD, AFFINITY: written by the programs |
+//! | `socket` | CHOSEN, SOCKET_REVNAT, SOCKET_BACKEND: written by the programs |
+//! | `former` | names of maps in earlier versions |
 //! | `counter` | COUNTERS, SERVICE_TRAFFIC, BACKEND_TRAFFIC |
 //! | `meta` | META, CONFIG |
 //!
@@ -35,6 +36,7 @@
 mod address;
 mod counter;
 mod flow;
+mod former;
 mod meta;
 mod service;
 mod socket;
@@ -45,20 +47,21 @@ pub use self::{
     flow::{
         Affinity, AffinityKey, Flow, FragmentKey, HELD_BYTES, Held, HeldKey, Ports, Tuple, flow_flags, seen,
     },
+    former::FORMER_NAMES,
     meta::{AddressRange, Config, MAGIC, Meta, SERVICE_RANGES},
     service::{
         Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, SourceKey, address_flags,
         backend_flags, frontend_flags,
     },
-    socket::{Chosen, ChosenKey, Remembered, ReverseKey},
+    socket::{Chosen, ChosenKey, SocketRevnat, SocketRevnatKey},
 };
 
 /// Changes with every change of layout or meaning below; stored in [`Meta`], which is pinned, so that a
 /// restarted agent adopts only maps that it can read.
 pub const ABI_VERSION: u32 = 3;
 
-/// Most entries of each map. The limits are part of the ABI: a map of another size is not adopted. FLOWS, CHOSEN, REVERSE
-/// and SOCKETS are sized by the loader, from the machine's memory, between a least and a most size.
+/// Most entries of each map. The limits are part of the ABI: a map of another size is not adopted. CONNTRACK, CHOSEN, SOCKET_REVNAT
+/// and SOCKET_BACKEND are sized by the loader, from the machine's memory, between a least and a most size.
 pub mod capacity {
     /// Frontends: one for each address, port and protocol.
     pub const FRONTENDS: u32 = 65_536;
@@ -75,21 +78,21 @@ pub mod capacity {
     pub const SOURCES: u32 = 65_536;
     /// Service ports whose last good backends the agent's own sockets go on using.
     pub const KEPT: u32 = 64;
-    /// Least entries of CHOSEN (an unconnected socket and one frontend), REVERSE (a socket and one backend) and SOCKETS (a
+    /// Least entries of CHOSEN (an unconnected socket and one frontend), SOCKET_REVNAT (a socket and one backend) and SOCKET_BACKEND (a
     /// socket), each; least recently used ones are forgotten first.
     pub const SOCKETS_LEAST: u32 = 65_536;
-    /// Most entries of CHOSEN, REVERSE and SOCKETS, each: one for each connection that FLOWS has room for; 1.3 GiB together.
-    pub const SOCKETS_MOST: u32 = FLOWS_MOST / 2;
+    /// Most entries of CHOSEN, SOCKET_REVNAT and SOCKET_BACKEND, each: one for each connection that CONNTRACK has room for; 1.3 GiB together.
+    pub const SOCKETS_MOST: u32 = CONNTRACK_MOST / 2;
     /// Clients with session affinity, each with one service port; least recently used ones are forgotten first.
     pub const AFFINITY: u32 = 65_536;
     /// Fragmented datagrams of which the first fragment has passed, and others may come; of 30 s (RFC 791, 3.2: 15 s).
     pub const FRAGMENTS: u32 = 8_192;
     /// Fragments that came before the first of their datagram, and wait for it: 2 MiB.
     pub const HELD: u32 = 1_024;
-    /// Least entries of FLOWS: two for each connection.
-    pub const FLOWS_LEAST: u32 = 16_384;
-    /// Most entries of FLOWS; 1.4 GiB.
-    pub const FLOWS_MOST: u32 = 8_388_608;
+    /// Least entries of CONNTRACK: two for each connection.
+    pub const CONNTRACK_LEAST: u32 = 16_384;
+    /// Most entries of CONNTRACK; 1.4 GiB.
+    pub const CONNTRACK_MOST: u32 = 8_388_608;
 }
 
 /// IPPROTO_ICMP.

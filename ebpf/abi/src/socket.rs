@@ -24,10 +24,10 @@ pub struct Chosen {
     pub backend: BackendId,
 }
 
-/// Key of REVERSE: a socket and the backend it talks to.
+/// Key of SOCKET_REVNAT: a socket and the backend it talks to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(C)]
-pub struct ReverseKey {
+pub struct SocketRevnatKey {
     /// `bpf_get_socket_cookie`: unique for as long as the machine runs.
     pub cookie: u64,
     /// The backend, with flags of zero.
@@ -36,11 +36,11 @@ pub struct ReverseKey {
     pub pad: u32,
 }
 
-/// Value of REVERSE; with its `previous` entries, beginning at the one that SOCKETS has for the cookie, all that there
-/// are of a socket. SOCKETS: cookie → [`Backend`].
+/// Value of SOCKET_REVNAT; with its `previous` entries, beginning at the one that SOCKET_BACKEND has for the cookie, all that there
+/// are of a socket. SOCKET_BACKEND: cookie → [`Backend`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(C)]
-pub struct Remembered {
+pub struct SocketRevnat {
     /// What the client asked for.
     pub frontend: FrontendKey,
     /// The backend that this socket was sent to before, with flags of zero; all zero: none.

@@ -34,8 +34,8 @@ fn every_size_and_offset_is_as_pinned() {
     layout!(Service: 8, align 8, { generation: u32 = 0, slots: u32 = 4 });
     layout!(SlotKey: 12, align 4, { service: ServiceId = 0, generation: u32 = 4, index: u32 = 8 });
     layout!(Backend: 20, align 4, { address: Address = 0, port: Port = 16, protocol: u8 = 18, flags: u8 = 19 });
-    layout!(ReverseKey: 32, align 8, { cookie: u64 = 0, backend: Backend = 8, pad: u32 = 28 });
-    layout!(Remembered: 40, align 4, { frontend: FrontendKey = 0, previous: Backend = 20 });
+    layout!(SocketRevnatKey: 32, align 8, { cookie: u64 = 0, backend: Backend = 8, pad: u32 = 28 });
+    layout!(SocketRevnat: 40, align 4, { frontend: FrontendKey = 0, previous: Backend = 20 });
     layout!(ChosenKey: 32, align 8, { cookie: u64 = 0, frontend: FrontendKey = 8, pad: u32 = 28 });
     layout!(Chosen: 8, align 4, { service: ServiceId = 0, backend: BackendId = 4 });
     layout!(SourceKey: 24, align 4, { prefix_length: u32 = 0, service: [u8; 4] = 4, address: Address = 8 });
@@ -86,8 +86,8 @@ fn capacities_are_as_pinned() {
             AFFINITY,
             FRAGMENTS,
             HELD,
-            FLOWS_LEAST,
-            FLOWS_MOST
+            CONNTRACK_LEAST,
+            CONNTRACK_MOST
         ],
         [65_536, 4_194_304, 65_536, 8_192, 1_024, 16_384, 8_388_608]
     );

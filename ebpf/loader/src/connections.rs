@@ -1,7 +1,7 @@
 //! Connections of a load whose set of maps is pinned nowhere any more.
 //!
 //! Pins are removed, hidden by a mount, or laid out by another version, while programs at devices go on. What they have
-//! noted of connections is in the FLOWS that they read. A new set that takes this very map keeps them: a connection whose
+//! noted of connections is in the CONNTRACK that they read. A new set that takes this very map keeps them: a connection whose
 //! next packet finds no flow is ended ([`ebpf/DATAPATH.md`](../../DATAPATH.md), 5.6).
 
 use std::{
@@ -14,7 +14,7 @@ use lb_abi::Meta;
 
 use crate::{HeldProgram, Load, LoaderError, MapName, device, node, sys::map};
 
-/// The FLOWS of the last load that is attached to a device of the calling thread's network namespace, was made for it,
+/// The CONNTRACK of the last load that is attached to a device of the calling thread's network namespace, was made for it,
 /// and lays that map out as this version does. `None`: there is no such load, or the kernel does not tell network
 /// namespaces apart (before 5.14).
 pub(crate) fn in_use() -> Result<Option<OwnedFd>, LoaderError> {
@@ -51,7 +51,7 @@ pub(crate) fn in_use() -> Result<Option<OwnedFd>, LoaderError> {
     Ok(None)
 }
 
-/// A map, if it is laid out as FLOWS, which no other of ours is.
+/// A map, if it is laid out as CONNTRACK, which no other of ours is.
 fn flows(id: u32) -> io::Result<Option<OwnedFd>> {
     let opened = match map::open(id, 0) {
         // Its programs have just gone, or its owner forbids writing it, which is no map of ours.
@@ -61,7 +61,7 @@ fn flows(id: u32) -> io::Result<Option<OwnedFd>> {
         opened => opened?,
     };
     let found = map::describe(opened.as_fd())?.layout;
-    Ok(MapName::Flows.fits(found).then_some(opened))
+    Ok(MapName::Conntrack.fits(found).then_some(opened))
 }
 
 #[cfg(test)]
@@ -72,7 +72,7 @@ mod tests {
     fn no_other_map_is_laid_out_as_flows() {
         let alike = MapName::PINNED
             .into_iter()
-            .filter(|name| MapName::Flows.fits(name.layout()));
-        assert_eq!(alike.collect::<Vec<_>>(), [MapName::Flows]);
+            .filter(|name| MapName::Conntrack.fits(name.layout()));
+        assert_eq!(alike.collect::<Vec<_>>(), [MapName::Conntrack]);
     }
 }

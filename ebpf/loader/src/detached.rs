@@ -28,7 +28,7 @@ pub struct Detached {
 }
 
 impl Detached {
-    /// Loads all programs, with this many entries of FLOWS, as [`Options::flows`](crate::Options::flows). META says that the maps
+    /// Loads all programs, with this many entries of CONNTRACK, as [`Options::flows`](crate::Options::flows). META says that the maps
     /// are live, and CONFIG is [`Config::NONE`].
     pub fn load(flows: u32) -> Result<Self, LoaderError> {
         let programs = object::load_detached(node::flows(Some(flows))?)?;

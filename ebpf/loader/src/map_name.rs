@@ -4,8 +4,8 @@ use std::fmt;
 
 use lb_abi::{
     Address, Affinity, AffinityKey, Backend, BackendId, Chosen, ChosenKey, Config, Flow, FragmentKey,
-    Frontend, FrontendKey, Held, HeldKey, Meta, Ports, Remembered, ReverseKey, Service, ServiceId, SlotKey,
-    SourceKey, Traffic, Tuple, capacity,
+    Frontend, FrontendKey, Held, HeldKey, Meta, Ports, Service, ServiceId, SlotKey, SocketRevnat,
+    SocketRevnatKey, SourceKey, Traffic, Tuple, capacity,
 };
 
 use crate::sys::map::{
@@ -32,9 +32,9 @@ pub enum MapName {
     /// Unconnected socket and frontend → backend.
     Chosen,
     /// Socket and backend → frontend.
-    Reverse,
+    SocketRevnat,
     /// Socket → the backend it was sent to last.
-    Sockets,
+    SocketBackend,
     /// Client of a service port → backend.
     Affinity,
     /// Fragmented datagram → ports.
@@ -42,7 +42,7 @@ pub enum MapName {
     /// Fragment that came before the first → its frame.
     Held,
     /// Tuple → what it becomes.
-    Flows,
+    Conntrack,
     /// How the node is set up.
     Config,
     /// Magic and ABI version.
@@ -68,12 +68,12 @@ impl MapName {
         Self::Sources,
         Self::Kept,
         Self::Chosen,
-        Self::Reverse,
-        Self::Sockets,
+        Self::SocketRevnat,
+        Self::SocketBackend,
         Self::Affinity,
         Self::Fragments,
         Self::Held,
-        Self::Flows,
+        Self::Conntrack,
         Self::Config,
         Self::Meta,
         Self::Counters,
@@ -92,12 +92,12 @@ impl MapName {
             Self::Sources => "SOURCES",
             Self::Kept => "KEPT",
             Self::Chosen => "CHOSEN",
-            Self::Reverse => "REVERSE",
-            Self::Sockets => "SOCKETS",
+            Self::SocketRevnat => "SOCKET_REVNAT",
+            Self::SocketBackend => "SOCKET_BACKEND",
             Self::Affinity => "AFFINITY",
             Self::Fragments => "FRAGMENTS",
             Self::Held => "HELD",
-            Self::Flows => "FLOWS",
+            Self::Conntrack => "CONNTRACK",
             Self::Config => "CONFIG",
             Self::Meta => "META",
             Self::Counters => "COUNTERS",
@@ -108,18 +108,18 @@ impl MapName {
     }
 
     /// Those with an entry for a socket that talks to a service, which are made with one size.
-    pub(crate) const SOCKETS: [Self; 3] = [Self::Chosen, Self::Reverse, Self::Sockets];
+    pub(crate) const PER_SOCKET: [Self; 3] = [Self::Chosen, Self::SocketRevnat, Self::SocketBackend];
 
-    /// Least entries: as many as [`capacity`](Self::capacity), but for FLOWS, CHOSEN, REVERSE and SOCKETS.
+    /// Least entries: as many as [`capacity`](Self::capacity), but for CONNTRACK, CHOSEN, SOCKET_REVNAT and SOCKET_BACKEND.
     pub(crate) const fn least(self) -> u32 {
         match self {
-            Self::Flows => capacity::FLOWS_LEAST,
-            Self::Chosen | Self::Reverse | Self::Sockets => capacity::SOCKETS_LEAST,
+            Self::Conntrack => capacity::CONNTRACK_LEAST,
+            Self::Chosen | Self::SocketRevnat | Self::SocketBackend => capacity::SOCKETS_LEAST,
             _ => self.capacity(),
         }
     }
 
-    /// Most entries; of FLOWS, CHOSEN, REVERSE and SOCKETS, whose size is the loader's choice, most that there can be.
+    /// Most entries; of CONNTRACK, CHOSEN, SOCKET_REVNAT and SOCKET_BACKEND, whose size is the loader's choice, most that there can be.
     pub const fn capacity(self) -> u32 {
         match self {
             Self::Frontends => capacity::FRONTENDS,
@@ -129,11 +129,11 @@ impl MapName {
             Self::Backends | Self::BackendTraffic => capacity::BACKENDS,
             Self::Sources => capacity::SOURCES,
             Self::Kept => capacity::KEPT,
-            Self::Chosen | Self::Reverse | Self::Sockets => capacity::SOCKETS_MOST,
+            Self::Chosen | Self::SocketRevnat | Self::SocketBackend => capacity::SOCKETS_MOST,
             Self::Affinity => capacity::AFFINITY,
             Self::Fragments => capacity::FRAGMENTS,
             Self::Held => capacity::HELD,
-            Self::Flows => capacity::FLOWS_MOST,
+            Self::Conntrack => capacity::CONNTRACK_MOST,
             Self::Config | Self::Meta | Self::Barrier => 1,
             Self::Counters => lb_abi::COUNTERS,
         }
@@ -153,12 +153,12 @@ impl MapName {
             },
             Self::Kept => layout::<ServiceId, Service>(HASH, self),
             Self::Chosen => layout::<ChosenKey, Chosen>(LRU_HASH, self),
-            Self::Reverse => layout::<ReverseKey, Remembered>(LRU_HASH, self),
-            Self::Sockets => layout::<u64, Backend>(LRU_HASH, self),
+            Self::SocketRevnat => layout::<SocketRevnatKey, SocketRevnat>(LRU_HASH, self),
+            Self::SocketBackend => layout::<u64, Backend>(LRU_HASH, self),
             Self::Affinity => layout::<AffinityKey, Affinity>(LRU_HASH, self),
             Self::Fragments => layout::<FragmentKey, Ports>(LRU_HASH, self),
             Self::Held => layout::<HeldKey, Held>(LRU_HASH, self),
-            Self::Flows => layout::<Tuple, Flow>(LRU_HASH, self),
+            Self::Conntrack => layout::<Tuple, Flow>(LRU_HASH, self),
             Self::Config => layout::<u32, Config>(ARRAY, self),
             Self::Meta => layout::<u32, Meta>(ARRAY, self),
             Self::Counters => layout::<u32, u64>(PERCPU_ARRAY, self),
@@ -214,7 +214,7 @@ mod tests {
         for name in MapName::PINNED {
             let sized = matches!(
                 name,
-                MapName::Flows | MapName::Chosen | MapName::Reverse | MapName::Sockets
+                MapName::Conntrack | MapName::Chosen | MapName::SocketRevnat | MapName::SocketBackend
             );
             assert_eq!(name.least() < name.capacity(), sized, "{name}");
             let of = |max_entries| Layout {

@@ -58,15 +58,15 @@ pub(crate) fn keep_addresses(config: Config, options: &NodeOptions, there: &Conf
     }
 }
 
-/// How many entries FLOWS gets.
+/// How many entries CONNTRACK gets.
 pub(crate) fn flows(wanted: Option<u32>) -> Result<u32, LoaderError> {
     const MEMORY: &str = "/proc/meminfo";
-    let bounds = capacity::FLOWS_LEAST..=capacity::FLOWS_MOST;
+    let bounds = capacity::CONNTRACK_LEAST..=capacity::CONNTRACK_MOST;
     match wanted {
         Some(wanted) if bounds.contains(&wanted) => return Ok(wanted),
         Some(wanted) => {
             return Err(LoaderError::Option {
-                option: "entries of FLOWS",
+                option: "entries of CONNTRACK",
                 expected: format!("{} to {}", bounds.start(), bounds.end()),
                 found: wanted.to_string(),
             });
@@ -82,7 +82,7 @@ pub(crate) fn flows(wanted: Option<u32>) -> Result<u32, LoaderError> {
     Ok(flows_for(kib.saturating_mul(1024)))
 }
 
-/// How many entries of FLOWS for a machine with this much memory, in bytes.
+/// How many entries of CONNTRACK for a machine with this much memory, in bytes.
 fn flows_for(memory: u64) -> u32 {
     /// This part of the memory: a machine of 16 GiB gets 350 000 entries, which is 175 000 connections.
     const PART: u64 = 256;
@@ -91,11 +91,11 @@ fn flows_for(memory: u64) -> u32 {
     const ENTRY: u64 = 192;
     u32::try_from(memory / PART / ENTRY)
         .unwrap_or(u32::MAX)
-        .clamp(capacity::FLOWS_LEAST, capacity::FLOWS_MOST)
+        .clamp(capacity::CONNTRACK_LEAST, capacity::CONNTRACK_MOST)
 }
 
-/// How many entries CHOSEN, REVERSE and SOCKETS get, each, beside this many of FLOWS: one for each connection that it has room for.
-/// The three take 336 bytes for a socket, and up to 384 with buckets: no more than the connection's two entries of FLOWS, and so
+/// How many entries CHOSEN, SOCKET_REVNAT and SOCKET_BACKEND get, each, beside this many of CONNTRACK: one for each connection that it has room for.
+/// The three take 336 bytes for a socket, and up to 384 with buckets: no more than the connection's two entries of CONNTRACK, and so
 /// together 1/256 of the memory, but for their least size.
 pub(crate) fn sockets(flows: u32) -> u32 {
     (flows / 2).clamp(capacity::SOCKETS_LEAST, capacity::SOCKETS_MOST)
@@ -150,11 +150,11 @@ mod tests {
     #[test]
     fn flows_follow_the_memory_within_their_bounds() {
         const GIB: u64 = 1 << 30;
-        assert_eq!(flows_for(0), capacity::FLOWS_LEAST);
-        assert_eq!(flows_for(GIB / 2), capacity::FLOWS_LEAST);
+        assert_eq!(flows_for(0), capacity::CONNTRACK_LEAST);
+        assert_eq!(flows_for(GIB / 2), capacity::CONNTRACK_LEAST);
         assert_eq!(flows_for(16 * GIB), 349_525);
         assert_eq!(flows_for(64 * GIB), 1_398_101);
-        assert_eq!(flows_for(u64::MAX), capacity::FLOWS_MOST);
+        assert_eq!(flows_for(u64::MAX), capacity::CONNTRACK_MOST);
         // No more than the part of the memory that is documented.
         assert!(u64::from(flows_for(16 * GIB)) * 192 <= 16 * GIB / 256);
     }
@@ -179,10 +179,10 @@ mod tests {
     #[test]
     fn a_number_of_flows_out_of_bounds_is_refused() {
         assert_eq!(
-            flows(Some(capacity::FLOWS_LEAST)).expect("the least"),
-            capacity::FLOWS_LEAST
+            flows(Some(capacity::CONNTRACK_LEAST)).expect("the least"),
+            capacity::CONNTRACK_LEAST
         );
-        for wrong in [0, capacity::FLOWS_LEAST - 1, capacity::FLOWS_MOST + 1] {
+        for wrong in [0, capacity::CONNTRACK_LEAST - 1, capacity::CONNTRACK_MOST + 1] {
             let error = flows(Some(wrong)).expect_err("out of bounds").to_string();
             assert!(
                 error.contains(&wrong.to_string()) && error.contains("16384 to 8388608"),

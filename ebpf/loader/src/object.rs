@@ -71,7 +71,7 @@ impl Programs {
 }
 
 /// Loads the socket programs, if they are wanted. Maps that are pinned in the folder are used, the others are made and pinned
-/// there; FLOWS with this many entries, those of sockets with as many as [`node::sockets`] says. `made` is called when they are
+/// there; CONNTRACK with this many entries, those of sockets with as many as [`node::sockets`] says. `made` is called when they are
 /// there, and before any program is.
 ///
 /// The caller has checked the layout of those that are there, and checks that of those that are made.
@@ -137,7 +137,7 @@ fn missing(name: &str) -> LoaderError {
     }
 }
 
-/// Makes the maps, FLOWS with this many entries, and relocates the programs against them.
+/// Makes the maps, CONNTRACK with this many entries, and relocates the programs against them.
 pub(crate) fn open(folder: Option<&Path>, flows: u32) -> Result<Ebpf, LoaderError> {
     let offered = set_retval_is_offered(Hook::Connect4.attach_type()).map_err(LoaderError::kernel(
         "find out whether the kernel offers bpf_set_retval",
@@ -161,8 +161,8 @@ pub(crate) fn open(folder: Option<&Path>, flows: u32) -> Result<Ebpf, LoaderErro
         .override_global("HAVE_SET_RETVAL", &have_set_retval, true)
         .override_global("IPV6ONLY_OFFSET", &ipv6only.offset, true)
         .override_global("IPV6ONLY_MASK", &ipv6only.mask, true)
-        .map_max_entries(MapName::Flows.name(), flows);
-    for map in MapName::SOCKETS {
+        .map_max_entries(MapName::Conntrack.name(), flows);
+    for map in MapName::PER_SOCKET {
         loader.map_max_entries(map.name(), node::sockets(flows));
     }
     if let Some(folder) = folder {

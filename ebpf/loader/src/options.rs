@@ -15,10 +15,10 @@ pub struct Options {
     pub cgroup: PathBuf,
     /// What the programs are told of the node.
     pub node: NodeOptions,
-    /// Entries of FLOWS, two for each connection, if the maps are made anew. `None`: by the machine's memory,
-    /// 1/256 of it at 192 bytes for each, within [`FLOWS_LEAST`](lb_abi::capacity::FLOWS_LEAST) and
-    /// [`FLOWS_MOST`](lb_abi::capacity::FLOWS_MOST). CHOSEN, REVERSE and SOCKETS follow it: each has an entry for each connection,
-    /// and [`SOCKETS_LEAST`](lb_abi::capacity::SOCKETS_LEAST) at least; the three take as much memory as FLOWS, 21 MiB at least.
+    /// Entries of CONNTRACK, two for each connection, if the maps are made anew. `None`: by the machine's memory,
+    /// 1/256 of it at 192 bytes for each, within [`CONNTRACK_LEAST`](lb_abi::capacity::CONNTRACK_LEAST) and
+    /// [`CONNTRACK_MOST`](lb_abi::capacity::CONNTRACK_MOST). CHOSEN, SOCKET_REVNAT and SOCKET_BACKEND follow it: each has an entry for each connection,
+    /// and [`SOCKETS_LEAST`](lb_abi::capacity::SOCKETS_LEAST) at least; the three take as much memory as CONNTRACK, 21 MiB at least.
     /// The kernel takes the memory at once, and counts it against the memory limit of the cgroup of the process that opens the datapath.
     pub flows: Option<u32>,
     /// How packet programs are attached to network devices.

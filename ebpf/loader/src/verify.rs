@@ -54,7 +54,7 @@ const LOG_LINES: usize = 40;
 /// Where nothing can be said of any program: privileges, or an object that is none.
 pub fn verify() -> Result<Vec<Result<Verified, Refused>>, LoaderError> {
     environment::expect_privileges()?;
-    let mut loaded = object::open(None, capacity::FLOWS_LEAST)?;
+    let mut loaded = object::open(None, capacity::CONNTRACK_LEAST)?;
     let again = Again::new(&loaded)?;
     let names = Hook::ALL.map(Hook::name).into_iter();
     names

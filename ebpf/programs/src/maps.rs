@@ -9,7 +9,8 @@ use aya_ebpf::{
 use lb_abi::{
     ABI_VERSION, Address, Affinity, AffinityKey, Backend, BackendId, COUNTERS as COUNTER_COUNT, Chosen,
     ChosenKey, Config, Counter, Flow, FragmentKey, Frontend, FrontendKey, Held, HeldKey, Meta, Ports,
-    Remembered, ReverseKey, SERVICE_RANGES, Service, ServiceId, SlotKey, SourceKey, Traffic, Tuple, capacity,
+    SERVICE_RANGES, Service, ServiceId, SlotKey, SocketRevnat, SocketRevnatKey, SourceKey, Traffic, Tuple,
+    capacity,
 };
 use lb_flow::Tables;
 
@@ -44,10 +45,10 @@ static META: Array<Meta, 1> = Array::new();
 #[btf_map]
 pub static CHOSEN: LruHashMap<ChosenKey, Chosen, { capacity::SOCKETS_LEAST as usize }> = LruHashMap::new();
 #[btf_map]
-pub static REVERSE: LruHashMap<ReverseKey, Remembered, { capacity::SOCKETS_LEAST as usize }> =
+pub static SOCKET_REVNAT: LruHashMap<SocketRevnatKey, SocketRevnat, { capacity::SOCKETS_LEAST as usize }> =
     LruHashMap::new();
 #[btf_map]
-pub static SOCKETS: LruHashMap<u64, Backend, { capacity::SOCKETS_LEAST as usize }> = LruHashMap::new();
+pub static SOCKET_BACKEND: LruHashMap<u64, Backend, { capacity::SOCKETS_LEAST as usize }> = LruHashMap::new();
 
 // What the packet programs write.
 #[btf_map]
@@ -56,7 +57,7 @@ pub static FRAGMENTS: LruHashMap<FragmentKey, Ports, { capacity::FRAGMENTS as us
 pub static HELD: LruHashMap<HeldKey, Held, { capacity::HELD as usize }> = LruHashMap::new();
 /// Of this size in the object; the loader resizes it.
 #[btf_map]
-pub static FLOWS: LruHashMap<Tuple, Flow, { capacity::FLOWS_LEAST as usize }> = LruHashMap::new();
+pub static CONNTRACK: LruHashMap<Tuple, Flow, { capacity::CONNTRACK_LEAST as usize }> = LruHashMap::new();
 
 // What both write.
 #[btf_map]

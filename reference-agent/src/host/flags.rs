@@ -51,9 +51,9 @@ pub struct HostFlags {
     connections: Option<u32>,
 }
 
-/// Two entries of FLOWS for each, within its bounds.
+/// Two entries of CONNTRACK for each, within its bounds.
 fn connections() -> impl TypedValueParser<Value = u32> {
-    let (least, most) = (capacity::FLOWS_LEAST / 2, capacity::FLOWS_MOST / 2);
+    let (least, most) = (capacity::CONNTRACK_LEAST / 2, capacity::CONNTRACK_MOST / 2);
     value_parser!(u32).range(i64::from(least)..=i64::from(most))
 }
 
@@ -73,7 +73,7 @@ impl HostFlags {
         self.snat_ports.clone()
     }
 
-    /// How many entries a new FLOWS gets, if given.
+    /// How many entries a new CONNTRACK gets, if given.
     pub fn flows(&self) -> Option<u32> {
         self.connections.map(|connections| 2 * connections)
     }

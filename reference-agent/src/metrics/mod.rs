@@ -62,7 +62,7 @@ pub struct Metrics {
     pub evictions: Labelled<Counter, 0>,
     /// Programs of others at the hooks of the cgroup.
     pub foreign_programs: Labelled<Gauge, 0>,
-    /// Entries of FLOWS that went with their backend or frontend.
+    /// Entries of CONNTRACK that went with their backend or frontend.
     pub udp_flows_ended: Labelled<Counter, 0>,
     /// Connected UDP sockets that went with their backend or frontend.
     pub udp_sockets_ended: Labelled<Counter, 0>,
@@ -191,7 +191,7 @@ impl Metrics {
         let udp_flows_ended = register.counter(
             "udp_flows_ended",
             [],
-            "Entries of FLOWS that were removed because their UDP backend serves no more, or their frontend is another Service's.",
+            "Entries of CONNTRACK that were removed because their UDP backend serves no more, or their frontend is another Service's.",
         );
         let udp_sockets_ended = register.counter(
             "udp_sockets_ended",

@@ -6,8 +6,8 @@ use std::{
 };
 
 use lb_abi::{
-    Address, Backend, BackendId, Chosen, ChosenKey, Flow, Frontend, FrontendKey, Port, Remembered,
-    ReverseKey, Tuple,
+    Address, Backend, BackendId, Chosen, ChosenKey, Flow, Frontend, FrontendKey, Port, SocketRevnat,
+    SocketRevnatKey, Tuple,
 };
 use lb_loader::LoaderError;
 
@@ -22,7 +22,7 @@ pub(super) struct Records {
     pub(super) returning: Vec<(Tuple, Flow)>,
     pub(super) choices: BTreeMap<ChosenKey, Chosen>,
     /// Sockets, and whether they are still connected to the backend.
-    pub(super) sockets: BTreeMap<ReverseKey, (Remembered, bool)>,
+    pub(super) sockets: BTreeMap<SocketRevnatKey, (SocketRevnat, bool)>,
     pub(super) ended: BTreeSet<u64>,
     /// How many more attempts to end sockets fail.
     pub(super) failures: u32,
@@ -52,7 +52,7 @@ impl Connections for NodeConnections {
         Ok(())
     }
 
-    fn sockets(&mut self, show: &mut dyn FnMut(&ReverseKey, &Remembered)) -> Result<(), LoaderError> {
+    fn sockets(&mut self, show: &mut dyn FnMut(&SocketRevnatKey, &SocketRevnat)) -> Result<(), LoaderError> {
         for (key, (remembered, _)) in &self.0.lock().records.sockets {
             show(key, remembered);
         }
@@ -91,12 +91,12 @@ impl Connections for NodeConnections {
 }
 
 impl Node {
-    /// Adds an entry of FLOWS.
+    /// Adds an entry of CONNTRACK.
     pub fn note_flow(&self, key: Tuple, flow: Flow) {
         self.lock().records.flows.insert(key, flow);
     }
 
-    /// Adds an entry of FLOWS that a packet restores after its deletion.
+    /// Adds an entry of CONNTRACK that a packet restores after its deletion.
     pub fn note_returning_flow(&self, key: Tuple, flow: Flow) {
         self.note_flow(key, flow);
         self.lock().records.returning.push((key, flow));
@@ -112,14 +112,14 @@ impl Node {
         self.lock().records.choices.keys().map(|key| key.cookie).collect()
     }
 
-    /// How many entries FLOWS has.
+    /// How many entries CONNTRACK has.
     pub fn flows(&self) -> usize {
         self.lock().records.flows.len()
     }
 
-    /// Adds an entry of REVERSE; `connected`: the socket is still connected to the backend.
-    pub fn note_socket(&self, key: ReverseKey, frontend: FrontendKey, connected: bool) {
-        let remembered = Remembered {
+    /// Adds an entry of SOCKET_REVNAT; `connected`: the socket is still connected to the backend.
+    pub fn note_socket(&self, key: SocketRevnatKey, frontend: FrontendKey, connected: bool) {
+        let remembered = SocketRevnat {
             frontend,
             previous: Backend {
                 address: Address::UNSPECIFIED_V6,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use lb_abi::{
-    BackendId, Chosen, ChosenKey, Flow, FrontendKey, Remembered, ReverseKey, ServiceId, Tuple, UDP,
+    BackendId, Chosen, ChosenKey, Flow, FrontendKey, ServiceId, SocketRevnat, SocketRevnatKey, Tuple, UDP,
     flow_flags,
 };
 
@@ -101,7 +101,7 @@ impl Batch {
         self.unlisted_frontends = true;
     }
 
-    /// Whether an entry of FLOWS is stale: its backend has departed from its service port, or is not in the map any more, or
+    /// Whether an entry of CONNTRACK is stale: its backend has departed from its service port, or is not in the map any more, or
     /// its frontend is not its service port's any more.
     pub(super) fn is_stale_flow(&self, key: &Tuple, flow: &Flow, maps: &Lookup) -> bool {
         if key.protocol != UDP || flow.flags & flow_flags::OWN != 0 {
@@ -131,7 +131,7 @@ impl Batch {
             || self.has_moved(&asked, flow.service, maps)
     }
 
-    /// Whether an entry of CHOSEN is stale, as one of FLOWS is.
+    /// Whether an entry of CHOSEN is stale, as one of CONNTRACK is.
     pub(super) fn is_stale_choice(&self, key: &ChosenKey, chosen: &Chosen, maps: &Lookup) -> bool {
         self.departed.contains_key(&(chosen.service, chosen.backend))
             || (self.unlisted_backends && !maps.backends.contains_key(&chosen.backend))
@@ -150,7 +150,7 @@ impl Batch {
     pub(super) fn sockets<E>(
         &self,
         maps: &Lookup,
-        noted: impl FnOnce(&mut dyn FnMut(&ReverseKey, &Remembered)) -> Result<(), E>,
+        noted: impl FnOnce(&mut dyn FnMut(&SocketRevnatKey, &SocketRevnat)) -> Result<(), E>,
     ) -> Result<HashMap<SocketAddr, HashSet<u64>>, E> {
         let mut by_backend: HashMap<SocketAddr, Vec<&BTreeSet<FrontendKey>>> = HashMap::new();
         for gone in self.departed.values() {

@@ -3,8 +3,8 @@
 use std::{collections::HashSet, net::SocketAddr};
 
 use lb_abi::{
-    Address, Backend, BackendId, Chosen, ChosenKey, Flow, Frontend, FrontendKey, Remembered, ReverseKey,
-    Tuple,
+    Address, Backend, BackendId, Chosen, ChosenKey, Flow, Frontend, FrontendKey, SocketRevnat,
+    SocketRevnatKey, Tuple,
 };
 use lb_loader::{LoaderError, MapError, Maps, Table, Terminated, terminate_udp};
 
@@ -18,7 +18,7 @@ const CALLS: usize = 16;
 pub struct KernelConnections {
     flows: Table<Tuple, Flow>,
     chosen: Table<ChosenKey, Chosen>,
-    reverse: Table<ReverseKey, Remembered>,
+    reverse: Table<SocketRevnatKey, SocketRevnat>,
     frontends: Table<FrontendKey, Frontend>,
     addresses: Table<Address, u32>,
     backends: Table<BackendId, Backend>,
@@ -31,9 +31,9 @@ impl KernelConnections {
     /// No descriptor is left.
     pub fn new(maps: &Maps) -> Result<Self, MapError> {
         Ok(Self {
-            flows: maps.flows.try_clone()?,
+            flows: maps.conntrack.try_clone()?,
             chosen: maps.chosen.try_clone()?,
-            reverse: maps.reverse.try_clone()?,
+            reverse: maps.socket_revnat.try_clone()?,
             frontends: maps.frontends.try_clone()?,
             addresses: maps.addresses.try_clone()?,
             backends: maps.backends.try_clone()?,
@@ -54,7 +54,7 @@ impl Connections for KernelConnections {
         Ok(())
     }
 
-    fn sockets(&mut self, show: &mut dyn FnMut(&ReverseKey, &Remembered)) -> Result<(), LoaderError> {
+    fn sockets(&mut self, show: &mut dyn FnMut(&SocketRevnatKey, &SocketRevnat)) -> Result<(), LoaderError> {
         Ok(self.reverse.each(show)?)
     }
 

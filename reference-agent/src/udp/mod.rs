@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! Changes.departed ─┬─▶ Departures ─▶ Worker ─┬─▶ CHOSEN: choices of unconnected sockets are deleted
-//! Changes.moved ────┘   (coalesced)           ├─▶ FLOWS: entries of (service port, backend), or of a frontend, are deleted
-//!                                             └─▶ REVERSE: finds the sockets ─▶ their connections end
+//! Changes.moved ────┘   (coalesced)           ├─▶ CONNTRACK: entries of (service port, backend), or of a frontend, are deleted
+//!                                             └─▶ SOCKET_REVNAT: finds the sockets ─▶ their connections end
 //! ```
 //!
 //! TCP connections end by themselves. A UDP client that keeps sending would reach the old backend for as long as both live.
@@ -25,8 +25,8 @@
 //! # Bounds
 //! [`WAITING`] backends and as many frontends wait, each once. Beyond that only the fact is known. Then all flows and
 //! sockets end whose backend is in no map any more, or all flows of a frontend that does not lead to their service port now,
-//! and sockets whose frontend is gone. [`TRIES`] after failures. For each batch one walk over REVERSE and CHOSEN and at most
-//! four over FLOWS. These maps are large on large machines (`ebpf/DATAPATH.md`): some thousand of their entries are in
+//! and sockets whose frontend is gone. [`TRIES`] after failures. For each batch one walk over SOCKET_REVNAT and CHOSEN and at most
+//! four over CONNTRACK. These maps are large on large machines (`ebpf/DATAPATH.md`): some thousand of their entries are in
 //! memory at a time, and the cookies of sockets to be ended.
 
 mod batch;
@@ -38,8 +38,8 @@ mod worker;
 use std::{collections::HashSet, net::SocketAddr};
 
 use lb_abi::{
-    Address, Backend, BackendId, Chosen, ChosenKey, Flow, Frontend, FrontendKey, Remembered, ReverseKey,
-    Tuple,
+    Address, Backend, BackendId, Chosen, ChosenKey, Flow, Frontend, FrontendKey, SocketRevnat,
+    SocketRevnatKey, Tuple,
 };
 use lb_loader::LoaderError;
 
@@ -52,7 +52,7 @@ pub use self::{
 
 /// Flows and sockets, as the programs have recorded them.
 pub trait Connections: Send {
-    /// Deletes stale entries of FLOWS. The result: how many.
+    /// Deletes stale entries of CONNTRACK. The result: how many.
     ///
     /// # Errors
     /// The kernel's error.
@@ -67,11 +67,11 @@ pub trait Connections: Send {
         is_stale: &mut dyn FnMut(&ChosenKey, &Chosen) -> bool,
     ) -> Result<(), LoaderError>;
 
-    /// Passes the entries of REVERSE, sockets and their frontends, to `show`, in no order.
+    /// Passes the entries of SOCKET_REVNAT, sockets and their frontends, to `show`, in no order.
     ///
     /// # Errors
     /// The kernel's error.
-    fn sockets(&mut self, show: &mut dyn FnMut(&ReverseKey, &Remembered)) -> Result<(), LoaderError>;
+    fn sockets(&mut self, show: &mut dyn FnMut(&SocketRevnatKey, &SocketRevnat)) -> Result<(), LoaderError>;
 
     /// All frontends.
     ///

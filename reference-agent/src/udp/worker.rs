@@ -21,7 +21,7 @@ pub const TRIES: u32 = 5;
 /// Delay after the first failure; each is twice the one before.
 pub const RETRY: Duration = Duration::from_millis(200);
 
-/// Most walks over FLOWS for one batch.
+/// Most walks over CONNTRACK for one batch.
 const WALKS: u32 = 4;
 
 /// The sending end of departed backends and moved frontends. Clones are the same.

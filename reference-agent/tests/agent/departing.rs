@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use lb_abi::{Backend, BackendId, Chosen, ChosenKey, Flow, Port, ReverseKey, ServiceId, Tuple, UDP};
+use lb_abi::{Backend, BackendId, Chosen, ChosenKey, Flow, Port, ServiceId, SocketRevnatKey, Tuple, UDP};
 use reference_agent::{
     datapath::Datapath as _,
     metrics::Metrics,
@@ -35,7 +35,7 @@ fn told<T>(listed: Vec<T>) -> Bounded<T> {
     Bounded { listed, unlisted: 0 }
 }
 
-fn socket(cookie: u64, backend: &str) -> ReverseKey {
+fn socket(cookie: u64, backend: &str) -> SocketRevnatKey {
     let at = address(backend);
     let backend = Backend {
         address: at.address.into(),
@@ -43,7 +43,7 @@ fn socket(cookie: u64, backend: &str) -> ReverseKey {
         protocol: UDP,
         flags: 0,
     };
-    ReverseKey {
+    SocketRevnatKey {
         cookie,
         backend,
         pad: 0,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lb_abi::{Backend, Frontend, FrontendKey, Port, ReverseKey, UDP};
+use lb_abi::{Backend, Frontend, FrontendKey, Port, SocketRevnatKey, UDP};
 use mutants::sockets_by_address::sockets_by_address;
 use reference_agent::{
     datapath::Datapath,
@@ -43,7 +43,7 @@ fn dialled<D: Datapath>(of: impl Fn(&Node) -> D) -> BTreeSet<FrontendKey> {
         flags: 0,
     };
     node.note_socket(
-        ReverseKey {
+        SocketRevnatKey {
             cookie: 7,
             backend,
             pad: 0,

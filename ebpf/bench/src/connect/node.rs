@@ -41,7 +41,7 @@ impl Node {
         mount(Some("bpf"), &bpffs, Some("bpf"), MsFlags::empty(), None::<&str>)
             .context("failed to mount a bpffs")?;
         let options = Options {
-            flows: Some(capacity::FLOWS_LEAST),
+            flows: Some(capacity::CONNTRACK_LEAST),
             ..Options::new(bpffs, cgroup)
         };
         let mut datapath = Datapath::open(&options)?;

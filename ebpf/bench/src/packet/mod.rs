@@ -25,8 +25,8 @@ use crate::{
     services::{self, MANY},
 };
 
-/// Entries of FLOWS: more than any path has at a time.
-const FLOWS: u32 = 65_536;
+/// Entries of CONNTRACK: more than any path has at a time.
+const CONNTRACK: u32 = 65_536;
 /// How often a path is measured, each time as many packets as it repeats.
 const CALLS: u32 = 200;
 /// The same, of packets that run once.
@@ -51,8 +51,8 @@ pub(crate) struct Cost {
 /// Measures every path.
 pub(crate) fn measure() -> anyhow::Result<Vec<Cost>> {
     let _world = World::enter()?;
-    let alone = Detached::load(FLOWS)?;
-    let among_many = Detached::load(FLOWS)?;
+    let alone = Detached::load(CONNTRACK)?;
+    let among_many = Detached::load(CONNTRACK)?;
     services::fill(among_many.maps(), MANY)?;
     let both = [&alone, &among_many];
     for detached in both {
@@ -158,7 +158,7 @@ fn put(detached: &Detached, path: &Path, there: bool) -> anyhow::Result<()> {
             Entry::Backend(id, _) => drop(maps.backends.delete(id)?),
             Entry::Connection(connection) if there => {
                 for (tuple, flow) in connection.entries(now()?) {
-                    maps.flows.put(&tuple, &flow)?;
+                    maps.conntrack.put(&tuple, &flow)?;
                 }
             }
             // All flows are forgotten after a path; and no path has the others.
@@ -169,7 +169,7 @@ fn put(detached: &Detached, path: &Path, there: bool) -> anyhow::Result<()> {
 }
 
 fn forget_flows(detached: &Detached) -> anyhow::Result<()> {
-    let flows = &detached.maps().flows;
+    let flows = &detached.maps().conntrack;
     let entries: Vec<(Tuple, Flow)> = flows.entries()?;
     for (tuple, _) in entries {
         flows.delete(&tuple)?;

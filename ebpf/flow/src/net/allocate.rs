@@ -62,7 +62,7 @@ pub(super) fn keep<N: Node>(hook: Hook, node: N, work: &mut Work, now: u32) -> R
 }
 
 /// Whether a socket of the node has the tuple that a packet of another one is about to become. A socket program has connected it
-/// to the backend, and no packet of it was ever in FLOWS. (At this hook a source that is kept is the node's own; with a tuple that
+/// to the backend, and no packet of it was ever in CONNTRACK. (At this hook a source that is kept is the node's own; with a tuple that
 /// stays as it is, the socket would be the client's.)
 #[inline(always)]
 fn is_of_socket<N: Node>(hook: Hook, node: N, work: &Work) -> bool {

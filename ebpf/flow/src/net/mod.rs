@@ -84,7 +84,7 @@ pub enum Rest {
     Around,
 }
 
-/// Decides what becomes of a packet, and writes FLOWS and FRAGMENTS; what the packet becomes is then in `work`. The
+/// Decides what becomes of a packet, and writes CONNTRACK and FRAGMENTS; what the packet becomes is then in `work`. The
 /// packet itself is not written.
 #[inline(always)]
 pub fn decide<P: Packet, N: Node>(hook: Hook, packet: P, node: N, work: &mut Work) -> Result<Outcome, Rest> {
@@ -134,7 +134,7 @@ pub fn decide<P: Packet, N: Node>(hook: Hook, packet: P, node: N, work: &mut Wor
     }
 }
 
-/// Decides what becomes of a packet of no connection that is known, and writes FLOWS and AFFINITY.
+/// Decides what becomes of a packet of no connection that is known, and writes CONNTRACK and AFFINITY.
 #[inline(always)]
 pub fn open<N: Node>(hook: Hook, node: N, work: &mut Work) -> Outcome {
     let outcome = open::decide(hook, node, work);
@@ -146,7 +146,7 @@ pub fn open<N: Node>(hook: Hook, node: N, work: &mut Work) -> Outcome {
 }
 
 /// Decides what becomes of a packet for an address without services that may begin a connection: it goes on, and a flow that
-/// would be mistaken for that connection is removed from FLOWS.
+/// would be mistaken for that connection is removed from CONNTRACK.
 #[inline(always)]
 pub fn around<P: Packet, N: Node>(packet: P, node: N, work: &mut Work) -> Outcome {
     around::decide(packet, node, work)

@@ -56,16 +56,16 @@ pub enum Socket {
 
 /// The node: its maps, its addresses, its sockets.
 pub trait Node: Tables + Copy {
-    /// An entry of FLOWS.
+    /// An entry of CONNTRACK.
     type Entry: Entry;
 
-    /// Looks up FLOWS.
+    /// Looks up CONNTRACK.
     fn flow(self, key: &Tuple) -> Option<Self::Entry>;
-    /// Writes FLOWS if there is no such entry: of several processors that do so at once, for one only.
+    /// Writes CONNTRACK if there is no such entry: of several processors that do so at once, for one only.
     fn insert(self, key: &Tuple, flow: &Flow) -> Inserted;
-    /// Writes FLOWS, whatever is there; `false`: no room.
+    /// Writes CONNTRACK, whatever is there; `false`: no room.
     fn store(self, key: &Tuple, flow: &Flow) -> bool;
-    /// Removes from FLOWS.
+    /// Removes from CONNTRACK.
     fn remove(self, key: &Tuple);
     /// Looks up FRAGMENTS.
     fn ports(self, key: &FragmentKey) -> Option<Ports>;
@@ -100,7 +100,7 @@ pub trait Node: Tables + Copy {
     fn attempt(self, work: &mut Work) -> Attempt;
 }
 
-/// An entry of FLOWS, for as long as a packet is handled.
+/// An entry of CONNTRACK, for as long as a packet is handled.
 ///
 /// Other processors see it, too: each method is one access to it. What a connection *is* never changes in an entry
 /// (`to`, `service`, `backend`, `flags`); entries are replaced as a whole.

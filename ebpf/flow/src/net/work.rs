@@ -69,7 +69,7 @@ pub enum Delivery {
     Inward,
 }
 
-/// Whether the tuple had an entry in FLOWS that does not count any more.
+/// Whether the tuple had an entry in CONNTRACK that does not count any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub(crate) enum Old {

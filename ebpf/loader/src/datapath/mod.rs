@@ -48,8 +48,8 @@ pub struct Attached {
 pub struct Replaced {
     /// How it differs: another ABI version, another layout, not whole.
     pub why: String,
-    /// Maps of it whose contents can't be taken over, of those that programs write and clients would miss: FLOWS,
-    /// REVERSE, SOCKETS, FRAGMENTS.
+    /// Maps of it whose contents can't be taken over, of those that programs write and clients would miss: CONNTRACK,
+    /// SOCKET_REVNAT, SOCKET_BACKEND, FRAGMENTS.
     pub lost: Vec<MapName>,
 }
 
@@ -80,11 +80,11 @@ impl Datapath {
     /// Adopts the pinned maps, or creates a set, and loads the socket programs against it; the packet programs are
     /// loaded when the first device is attached. Attaches nothing.
     ///
-    /// Maps are adopted if type, key size, value size, capacity, flags and ABI version are right; FLOWS, CHOSEN, REVERSE and
-    /// SOCKETS with any capacity within their bounds, so that [`Options::flows`] decides for new maps only. CONFIG is
+    /// Maps are adopted if type, key size, value size, capacity, flags and ABI version are right; CONNTRACK, CHOSEN, SOCKET_REVNAT and
+    /// SOCKET_BACKEND with any capacity within their bounds, so that [`Options::flows`] decides for new maps only. CONFIG is
     /// written as the options say, in either case; but addresses of the node that they do not give stay as adopted maps have them, as
     /// the attached programs send packets from these. Otherwise a new set is made beside the old one, which the attached
-    /// programs keep using until [`attach`](Self::attach); it takes their connections over, by FLOWS itself, from the pinned
+    /// programs keep using until [`attach`](Self::attach); it takes their connections over, by CONNTRACK itself, from the pinned
     /// set or, where that has none that fits, from the programs at this node's devices.
     ///
     /// # Errors

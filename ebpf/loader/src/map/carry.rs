@@ -1,6 +1,6 @@
 //! What a new set of maps takes over from the one that it replaces, where ids are given anew.
 //!
-//! FLOWS is taken over as it is, the very map, so that no connection is lost while programs are switched. Its entries
+//! CONNTRACK is taken over as it is, the very map, so that no connection is lost while programs are switched. Its entries
 //! name service ports and backends by ids that mean others in the new set, or nothing. Which ones they are the entry
 //! itself says, by its addresses: so they are renumbered by the new set alone, once the new programs run. Until then a
 //! UDP flow may find its backend gone and choose once more; TCP and SCTP go on. AFFINITY has nothing but ids; its
@@ -24,13 +24,13 @@ use crate::{LoaderError, MapError, MapName, sys::READ_ONLY};
 pub(crate) fn renumber_flows(maps: &Maps) -> Result<usize, MapError> {
     let numbers = Numbers::new(maps)?;
     let mut changed = 0;
-    for (tuple, _) in maps.flows.entries()? {
+    for (tuple, _) in maps.conntrack.entries()? {
         // Read once more: it may be another flow by now.
-        let Some(flow) = maps.flows.get(&tuple)? else {
+        let Some(flow) = maps.conntrack.get(&tuple)? else {
             continue;
         };
         let renumbered = numbers.renumbered(&tuple, flow);
-        if renumbered != flow && maps.flows.replace(&tuple, &renumbered)? {
+        if renumbered != flow && maps.conntrack.replace(&tuple, &renumbered)? {
             changed += 1;
         }
     }

@@ -28,7 +28,7 @@ use std::{os::fd::OwnedFd, path::Path};
 
 use lb_abi::{
     Address, Affinity, AffinityKey, Backend, BackendId, Chosen, ChosenKey, Flow, FragmentKey, Frontend,
-    FrontendKey, Ports, Remembered, ReverseKey, Service, ServiceId, SlotKey, SourceKey, Tuple,
+    FrontendKey, Ports, Service, ServiceId, SlotKey, SocketRevnat, SocketRevnatKey, SourceKey, Tuple,
 };
 
 pub(crate) use self::barrier::Barrier;
@@ -61,16 +61,16 @@ pub struct Maps {
     pub kept: Table<ServiceId, Service>,
     /// CHOSEN: written by the programs, as are the next five.
     pub chosen: Table<ChosenKey, Chosen>,
-    /// REVERSE.
-    pub reverse: Table<ReverseKey, Remembered>,
-    /// SOCKETS.
-    pub sockets: Table<u64, Backend>,
+    /// SOCKET_REVNAT.
+    pub socket_revnat: Table<SocketRevnatKey, SocketRevnat>,
+    /// SOCKET_BACKEND.
+    pub socket_backend: Table<u64, Backend>,
     /// AFFINITY.
     pub affinity: Table<AffinityKey, Affinity>,
     /// FRAGMENTS.
     pub fragments: Table<FragmentKey, Ports>,
-    /// FLOWS.
-    pub flows: Table<Tuple, Flow>,
+    /// CONNTRACK.
+    pub conntrack: Table<Tuple, Flow>,
     /// CONFIG.
     pub config: ConfigTable,
     /// SERVICE_TRAFFIC.
@@ -98,11 +98,11 @@ impl Maps {
             sources: Table::new(MapName::Sources, open(MapName::Sources)?),
             kept: Table::new(MapName::Kept, open(MapName::Kept)?),
             chosen: Table::new(MapName::Chosen, open(MapName::Chosen)?),
-            reverse: Table::new(MapName::Reverse, open(MapName::Reverse)?),
-            sockets: Table::new(MapName::Sockets, open(MapName::Sockets)?),
+            socket_revnat: Table::new(MapName::SocketRevnat, open(MapName::SocketRevnat)?),
+            socket_backend: Table::new(MapName::SocketBackend, open(MapName::SocketBackend)?),
             affinity: Table::new(MapName::Affinity, open(MapName::Affinity)?),
             fragments: Table::new(MapName::Fragments, open(MapName::Fragments)?),
-            flows: Table::new(MapName::Flows, open(MapName::Flows)?),
+            conntrack: Table::new(MapName::Conntrack, open(MapName::Conntrack)?),
             config: ConfigTable::new(open(MapName::Config)?),
             service_traffic: traffic(MapName::ServiceTraffic)?,
             backend_traffic: traffic(MapName::BackendTraffic)?,
@@ -135,16 +135,16 @@ pub struct PinnedMaps {
     pub kept: View<ServiceId, Service>,
     /// CHOSEN.
     pub chosen: View<ChosenKey, Chosen>,
-    /// REVERSE.
-    pub reverse: View<ReverseKey, Remembered>,
-    /// SOCKETS.
-    pub sockets: View<u64, Backend>,
+    /// SOCKET_REVNAT.
+    pub socket_revnat: View<SocketRevnatKey, SocketRevnat>,
+    /// SOCKET_BACKEND.
+    pub socket_backend: View<u64, Backend>,
     /// AFFINITY.
     pub affinity: View<AffinityKey, Affinity>,
     /// FRAGMENTS.
     pub fragments: View<FragmentKey, Ports>,
-    /// FLOWS.
-    pub flows: View<Tuple, Flow>,
+    /// CONNTRACK.
+    pub conntrack: View<Tuple, Flow>,
     /// SERVICE_TRAFFIC.
     pub service_traffic: TrafficView,
     /// BACKEND_TRAFFIC.
@@ -189,11 +189,11 @@ pub fn read_pinned(bpffs: &Path) -> Result<PinnedMaps, LoaderError> {
         sources: View::new(MapName::Sources, open(MapName::Sources)?),
         kept: View::new(MapName::Kept, open(MapName::Kept)?),
         chosen: View::new(MapName::Chosen, open(MapName::Chosen)?),
-        reverse: View::new(MapName::Reverse, open(MapName::Reverse)?),
-        sockets: View::new(MapName::Sockets, open(MapName::Sockets)?),
+        socket_revnat: View::new(MapName::SocketRevnat, open(MapName::SocketRevnat)?),
+        socket_backend: View::new(MapName::SocketBackend, open(MapName::SocketBackend)?),
         affinity: View::new(MapName::Affinity, open(MapName::Affinity)?),
         fragments: View::new(MapName::Fragments, open(MapName::Fragments)?),
-        flows: View::new(MapName::Flows, open(MapName::Flows)?),
+        conntrack: View::new(MapName::Conntrack, open(MapName::Conntrack)?),
         service_traffic: traffic(MapName::ServiceTraffic)?,
         backend_traffic: traffic(MapName::BackendTraffic)?,
         config: View::new(MapName::Config, open(MapName::Config)?),

@@ -28,7 +28,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use lb_abi::Meta;
+use lb_abi::{FORMER_NAMES, Meta};
 
 use super::fit::{fits, inspect, is_current, open};
 use crate::{
@@ -42,15 +42,15 @@ use crate::{
 /// What a new set takes over from one of the same ABI version: the very maps, so that nothing that the old programs
 /// write while the new ones are put in their place is lost.
 ///
-/// REVERSE and SOCKETS, of whatever size: sockets keep showing their frontends; otherwise those from before show their backends.
-/// FRAGMENTS: datagrams of which a part has passed. FLOWS: connections go on; [`carry`](super::carry) gives them their
-/// new ids, and copies AFFINITY. Where pins lead to no such FLOWS, programs that run do
+/// SOCKET_REVNAT and SOCKET_BACKEND, of whatever size: sockets keep showing their frontends; otherwise those from before show their backends.
+/// FRAGMENTS: datagrams of which a part has passed. CONNTRACK: connections go on; [`carry`](super::carry) gives them their
+/// new ids, and copies AFFINITY. Where pins lead to no such CONNTRACK, programs that run do
 /// ([`connections`](crate::connections)); their sockets find their frontends anew, or show their backends.
 const CARRIED: [MapName; 4] = [
-    MapName::Reverse,
-    MapName::Sockets,
+    MapName::SocketRevnat,
+    MapName::SocketBackend,
     MapName::Fragments,
-    MapName::Flows,
+    MapName::Conntrack,
 ];
 
 /// A set in the making.
@@ -60,7 +60,7 @@ pub(crate) struct Next {
     pub(crate) folder: PathBuf,
     /// Of [`CARRIED`], those that are there and are not taken over.
     pub(crate) lost: Vec<MapName>,
-    /// Whether FLOWS is that of programs whose set is pinned nowhere.
+    /// Whether CONNTRACK is that of programs whose set is pinned nowhere.
     pub(crate) from_programs: bool,
 }
 
@@ -119,6 +119,15 @@ impl Pins {
 
     /// Puts in order what a process that was killed has left (see the table above).
     pub(crate) fn recover(&self) -> Result<(), LoaderError> {
+        for set in [self.maps(), self.maps_next()] {
+            // Pins of an earlier version, whose programs find their maps by themselves. Killed in between, the next start goes on.
+            for (former, name) in FORMER_NAMES {
+                let pin = set.join(former);
+                if pin.exists() {
+                    rename(&pin, &set.join(name))?;
+                }
+            }
+        }
         // Only what was filled is put in the place of a set.
         if !self.maps().exists() && self.maps_old().exists() && inspect(&self.maps_next()).is_ok() {
             rename(&self.maps_next(), &self.maps())?;
@@ -128,7 +137,7 @@ impl Pins {
     }
 
     /// Starts a set in `maps-next`. Of a set of this ABI version that is there, those of [`CARRIED`] are taken over
-    /// whose layout is right; in place of a FLOWS that is not, that of the programs `in_use`, if there are any.
+    /// whose layout is right; in place of a CONNTRACK that is not, that of the programs `in_use`, if there are any.
     pub(crate) fn begin_next(
         &self,
         in_use: impl FnOnce() -> Result<Option<OwnedFd>, LoaderError>,
@@ -149,11 +158,11 @@ impl Pins {
             }
         }
         let mut from_programs = false;
-        if !folder.join(MapName::Flows.name()).exists()
+        if !folder.join(MapName::Conntrack.name()).exists()
             && let Some(flows) = in_use()?
         {
-            taken(MapName::Flows, flows)?;
-            lost.retain(|name| *name != MapName::Flows);
+            taken(MapName::Conntrack, flows)?;
+            lost.retain(|name| *name != MapName::Conntrack);
             from_programs = true;
         }
         Ok(Next {

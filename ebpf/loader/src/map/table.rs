@@ -10,7 +10,7 @@ use std::{
 
 use lb_abi::{
     Address, Affinity, AffinityKey, Backend, Chosen, ChosenKey, Config, Flow, FragmentKey, Frontend,
-    FrontendKey, Meta, Ports, Remembered, ReverseKey, Service, SlotKey, SourceKey, Tuple,
+    FrontendKey, Meta, Ports, Service, SlotKey, SocketRevnat, SocketRevnatKey, SourceKey, Tuple,
 };
 
 use crate::{
@@ -46,8 +46,8 @@ plain!(
     FrontendKey,
     Meta,
     Ports,
-    Remembered,
-    ReverseKey,
+    SocketRevnat,
+    SocketRevnatKey,
     Service,
     SlotKey,
     SourceKey,

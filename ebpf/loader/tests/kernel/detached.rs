@@ -11,7 +11,7 @@ const LOOPBACK: u32 = 1;
 #[test]
 fn a_packet_that_is_nobodys_passes_unchanged_and_is_counted() {
     isolated(|_| {
-        let detached = Detached::load(capacity::FLOWS_LEAST).expect("loaded");
+        let detached = Detached::load(capacity::CONNTRACK_LEAST).expect("loaded");
         // Ethernet with an EtherType that no program knows.
         let mut packet = [0_u8; 60];
         packet[12..14].copy_from_slice(&[0x88, 0xb5]);
@@ -39,7 +39,7 @@ fn a_packet_that_is_nobodys_passes_unchanged_and_is_counted() {
 #[test]
 fn what_can_not_be_run_is_an_error_that_names_it() {
     isolated(|_| {
-        let detached = Detached::load(capacity::FLOWS_LEAST).expect("loaded");
+        let detached = Detached::load(capacity::CONNTRACK_LEAST).expect("loaded");
         let packet = [0_u8; 60];
         let good = Input {
             packet: &packet,
@@ -82,7 +82,7 @@ fn the_options_are_what_programs_are_told_and_flows_of_any_size_are_adopted() {
             ..node.options.clone()
         };
         let told = |datapath: &Datapath| datapath.maps().config.get().expect("CONFIG is read");
-        let datapath = Datapath::open(&options(capacity::FLOWS_LEAST + 7, 5)).expect("opened");
+        let datapath = Datapath::open(&options(capacity::CONNTRACK_LEAST + 7, 5)).expect("opened");
         let first = told(&datapath);
         let Config {
             own_cgroup,
@@ -100,8 +100,8 @@ fn the_options_are_what_programs_are_told_and_flows_of_any_size_are_adopted() {
         assert_eq!((snat_first, snat_last), (1024, 65_535));
         drop(datapath);
 
-        let datapath = Datapath::open(&options(capacity::FLOWS_LEAST, 0)).expect("opened");
-        assert!(datapath.adopted(), "FLOWS of another size");
+        let datapath = Datapath::open(&options(capacity::CONNTRACK_LEAST, 0)).expect("opened");
+        assert!(datapath.adopted(), "CONNTRACK of another size");
         let expected = Config {
             rejects_per_second: 0,
             ..first

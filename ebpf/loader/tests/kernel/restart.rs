@@ -261,7 +261,11 @@ fn a_map_of_another_capacity_under_our_pin_is_not_adopted() {
 
 #[test]
 fn a_reverse_map_of_another_layout_is_not_carried_over() {
-    isolated(|node| check_not_adopted(node, false, |node| pin_array(&node.pins("maps/REVERSE"), 65_536)));
+    isolated(|node| {
+        check_not_adopted(node, false, |node| {
+            pin_array(&node.pins("maps/SOCKET_REVNAT"), 65_536);
+        });
+    });
 }
 
 #[test]
@@ -365,23 +369,40 @@ fn the_pinned_maps_are_read_beside_a_running_agent() {
             maps.backends.entries().expect("backends")
         );
         assert_eq!(
-            read.reverse.entries().expect("reverse"),
-            maps.reverse.entries().expect("reverse")
+            read.socket_revnat.entries().expect("reverse"),
+            maps.socket_revnat.entries().expect("reverse")
         );
         assert_eq!(
             read.counters().expect("counters").get(Counter::ConnectTranslated),
             1
         );
         assert_eq!(
-            read.sockets.entries().expect("sockets"),
-            maps.sockets.entries().expect("sockets")
+            read.socket_backend.entries().expect("sockets"),
+            maps.socket_backend.entries().expect("sockets")
         );
         assert_eq!(
             read.config().expect("config"),
             Some(maps.config.get().expect("config"))
         );
         assert_eq!(read.services.entries().expect("services").len(), 1);
-        assert_eq!(read.sockets.entries().expect("sockets").len(), 1);
-        assert_eq!(read.reverse.entries().expect("reverse").len(), 1);
+        assert_eq!(read.socket_backend.entries().expect("sockets").len(), 1);
+        assert_eq!(read.socket_revnat.entries().expect("reverse").len(), 1);
+    });
+}
+
+#[test]
+fn pins_with_the_names_of_an_earlier_version_are_adopted() {
+    isolated(|node| {
+        let datapath = node.start();
+        let (cluster_ip, server) = one_service(node, &datapath);
+        drop(datapath);
+        for (former, name) in lb_abi::FORMER_NAMES {
+            let maps = node.pins("maps");
+            fs::rename(maps.join(name), maps.join(former)).expect("renamed");
+        }
+        let datapath = node.start();
+        assert!(datapath.adopted());
+        pins_in_order(node);
+        assert_eq!(dial(cluster_ip).expect("a connection").0, server);
     });
 }

@@ -1,15 +1,17 @@
-//! How many sockets are remembered: CHOSEN, REVERSE and SOCKETS follow FLOWS, and keep their size when they are adopted.
+//! How many sockets are remembered: CHOSEN, SOCKET_REVNAT and SOCKET_BACKEND follow CONNTRACK, and keep their size when they are adopted.
 
 use std::{collections::BTreeSet, fs, thread, time::Instant};
 
-use lb_abi::{Address, Backend, Chosen, ChosenKey, FrontendKey, Port, Remembered, ReverseKey, TCP, capacity};
+use lb_abi::{
+    Address, Backend, Chosen, ChosenKey, FrontendKey, Port, SocketRevnat, SocketRevnatKey, TCP, capacity,
+};
 use lb_loader::{Datapath, Hook, MapName, Options, RawMap, programs_attached};
 
 use crate::support::{Node, Protocol, UdpServer, isolated, pin_array, receive, udp_client};
 
-/// Entries of FLOWS, and with them those of the others.
+/// Entries of CONNTRACK, and with them those of the others.
 const LARGE: (u32, u32) = (1 << 18, 1 << 17);
-const SMALL: (u32, u32) = (capacity::FLOWS_LEAST, capacity::SOCKETS_LEAST);
+const SMALL: (u32, u32) = (capacity::CONNTRACK_LEAST, capacity::SOCKETS_LEAST);
 
 fn open(node: &Node, (flows, _): (u32, u32)) -> Datapath {
     let options = Options {
@@ -26,11 +28,11 @@ fn size(node: &Node, map: MapName) -> u32 {
     map.layout().max_entries
 }
 
-/// Of FLOWS, and of CHOSEN, REVERSE and SOCKETS.
+/// Of CONNTRACK, and of CHOSEN, SOCKET_REVNAT and SOCKET_BACKEND.
 fn sizes(node: &Node) -> (u32, [u32; 3]) {
     (
-        size(node, MapName::Flows),
-        [MapName::Chosen, MapName::Reverse, MapName::Sockets].map(|map| size(node, map)),
+        size(node, MapName::Conntrack),
+        [MapName::Chosen, MapName::SocketRevnat, MapName::SocketBackend].map(|map| size(node, map)),
     )
 }
 
@@ -48,7 +50,7 @@ fn note_sockets(datapath: &Datapath, count: u32) {
         protocol: TCP,
         pad: 0,
     };
-    let remembered = Remembered {
+    let remembered = SocketRevnat {
         frontend,
         previous: Backend {
             address: Address::UNSPECIFIED_V6,
@@ -63,12 +65,12 @@ fn note_sockets(datapath: &Datapath, count: u32) {
     };
     // The kernel gives cookies from 1 upwards, so no socket has these.
     let cookies: Vec<u64> = (0..u64::from(count)).map(|number| number + (1 << 40)).collect();
-    let keys = |cookie: &u64| ReverseKey {
+    let keys = |cookie: &u64| SocketRevnatKey {
         cookie: *cookie,
         backend,
         pad: 0,
     };
-    let reverse: Vec<ReverseKey> = cookies.iter().map(keys).collect();
+    let reverse: Vec<SocketRevnatKey> = cookies.iter().map(keys).collect();
     let chosen_by = |cookie: &u64| ChosenKey {
         cookie: *cookie,
         frontend,
@@ -76,10 +78,10 @@ fn note_sockets(datapath: &Datapath, count: u32) {
     };
     let choices: Vec<ChosenKey> = cookies.iter().map(chosen_by).collect();
     let (maps, all) = (datapath.maps(), cookies.len());
-    maps.reverse
+    maps.socket_revnat
         .put_all(&reverse, &vec![remembered; all])
         .expect("noted");
-    maps.sockets
+    maps.socket_backend
         .put_all(&cookies, &vec![backend; all])
         .expect("noted");
     maps.chosen.put_all(&choices, &vec![chosen; all]).expect("noted");
@@ -93,12 +95,12 @@ fn noted(datapath: &Datapath) -> [BTreeSet<u64>; 3] {
     maps.chosen
         .each(|key, _| chosen.push(key.cookie))
         .expect("CHOSEN is read");
-    maps.reverse
+    maps.socket_revnat
         .each(|key, _| reverse.push(key.cookie))
-        .expect("REVERSE is read");
-    maps.sockets
+        .expect("SOCKET_REVNAT is read");
+    maps.socket_backend
         .each(|cookie, _| sockets.push(*cookie))
-        .expect("SOCKETS is read");
+        .expect("SOCKET_BACKEND is read");
     noted.map(|cookies| {
         let shown = cookies.len();
         let once: BTreeSet<u64> = cookies.into_iter().collect();

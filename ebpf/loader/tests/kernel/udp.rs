@@ -98,7 +98,7 @@ fn a_socket_whose_backend_leaves_is_told_and_comes_to_another_in_a_pods_namespac
         switch(&datapath, Protocol::Udp, 53, 2, &[second]);
         // As an agent finds out whom to tell: by what the programs remember.
         let mut sockets = HashSet::new();
-        let removed = datapath.maps().sockets.retain(|cookie, backend| {
+        let removed = datapath.maps().socket_backend.retain(|cookie, backend| {
             let leaves = *backend
                 == lb_abi::Backend {
                     address: lb_abi::Address::v4(first.ip().octets()),
@@ -111,7 +111,7 @@ fn a_socket_whose_backend_leaves_is_told_and_comes_to_another_in_a_pods_namespac
             }
             !leaves
         });
-        assert_eq!(removed.expect("SOCKETS is read"), 1);
+        assert_eq!(removed.expect("SOCKET_BACKEND is read"), 1);
         assert_eq!(sockets, HashSet::from([client]));
         // The node's namespace has no such socket.
         assert_eq!(

@@ -78,10 +78,10 @@ fn takes_over(node: &Node, lost: &[MapName], meta: &Meta, spoil: impl FnOnce(&No
 
 /// What another version's programs have noted.
 const NOTED: [MapName; 4] = [
-    MapName::Reverse,
-    MapName::Sockets,
+    MapName::SocketRevnat,
+    MapName::SocketBackend,
     MapName::Fragments,
-    MapName::Flows,
+    MapName::Conntrack,
 ];
 
 #[test]

@@ -60,7 +60,7 @@ impl fmt::Display for Failure {
             writeln!(f, "  CHOSEN {key:?}: {value:?}")?;
         }
         for (key, value) in &state.reverse {
-            writeln!(f, "  REVERSE {key:?}: {value:?}")?;
+            writeln!(f, "  SOCKET_REVNAT {key:?}: {value:?}")?;
         }
         for (key, value) in &state.maps.affinity {
             writeln!(f, "  AFFINITY {key:?}: {value:?}")?;

@@ -19,8 +19,8 @@ use crate::{
     world::{World, WorldError},
 };
 
-/// Entries of FLOWS, which sockets do not use: the least.
-const FLOWS: u32 = lb_abi::capacity::FLOWS_LEAST;
+/// Entries of CONNTRACK, which sockets do not use: the least.
+const CONNTRACK: u32 = lb_abi::capacity::CONNTRACK_LEAST;
 /// How long is waited for what must come, in milliseconds: on one loopback device it is there when the call returns, or a busy
 /// machine comes to it later.
 const PATIENCE: u16 = 20_000;
@@ -99,7 +99,7 @@ impl Kernel {
             pod: networks[1].cookie,
             cgroup: fs::metadata(cgroup)?.ino(),
         };
-        let mut detached = Detached::load(FLOWS)?;
+        let mut detached = Detached::load(CONNTRACK)?;
         detached.attach_sockets(cgroup)?;
         enter(cgroup)?;
         let counts = detached.maps().counters()?;
@@ -173,8 +173,8 @@ impl Kernel {
         write_all(maps, &holds.maps, &state.maps)?;
         write(&maps.kept, &holds.kept, &state.kept)?;
         write(&maps.chosen, &holds.chosen, &state.chosen)?;
-        write(&maps.reverse, &holds.reverse, &state.reverse)?;
-        write(&maps.sockets, &holds.sockets, &state.sockets)?;
+        write(&maps.socket_revnat, &holds.reverse, &state.reverse)?;
+        write(&maps.socket_backend, &holds.sockets, &state.sockets)?;
         if holds.live != state.live {
             let abi = Meta::CURRENT.abi + u32::from(!state.live);
             self.detached.put_meta(&Meta { abi, ..Meta::CURRENT })?;
@@ -267,8 +267,8 @@ impl Kernel {
         let maps = self.detached.maps();
         self.holds.maps.affinity = maps.affinity.entries()?.into_iter().collect();
         self.holds.chosen = maps.chosen.entries()?.into_iter().collect();
-        self.holds.reverse = maps.reverse.entries()?.into_iter().collect();
-        self.holds.sockets = maps.sockets.entries()?.into_iter().collect();
+        self.holds.reverse = maps.socket_revnat.entries()?.into_iter().collect();
+        self.holds.sockets = maps.socket_backend.entries()?.into_iter().collect();
         Ok(())
     }
 }

@@ -255,8 +255,8 @@ fn compare(outcome: &Outcome, observation: &Observation) -> Vec<Difference> {
     same(&mut found, "BACKEND_TRAFFIC", &wanted.backends, &seen.backends);
     let (wanted, is) = (&outcome.state, &observation.state);
     entries(&mut found, "CHOSEN", &wanted.chosen, &is.chosen);
-    entries(&mut found, "REVERSE", &wanted.reverse, &is.reverse);
-    entries(&mut found, "SOCKETS", &wanted.sockets, &is.sockets);
+    entries(&mut found, "SOCKET_REVNAT", &wanted.reverse, &is.reverse);
+    entries(&mut found, "SOCKET_BACKEND", &wanted.sockets, &is.sockets);
     entries(&mut found, "AFFINITY", &wanted.maps.affinity, &is.maps.affinity);
     found
 }

@@ -101,7 +101,7 @@ fn compare(outcome: &Outcome, observation: &Observation) -> Vec<Difference> {
     };
     entries(
         &mut found,
-        "FLOWS",
+        "CONNTRACK",
         &flows(&outcome.flows),
         &flows(&observation.state.flows),
     );

@@ -17,8 +17,8 @@ use crate::{
     world::CLOSED,
 };
 
-/// Entries of FLOWS.
-const FLOWS: u32 = 16_384;
+/// Entries of CONNTRACK.
+const CONNTRACK: u32 = 16_384;
 
 /// Why a case could not be run.
 #[derive(Debug, thiserror::Error)]
@@ -121,7 +121,7 @@ impl Kernel {
         let mut one = CpuSet::new();
         one.set(first.unwrap_or(0))?;
         sched_setaffinity(this, &one)?;
-        let detached = Detached::load(FLOWS)?;
+        let detached = Detached::load(CONNTRACK)?;
         let counts = detached.maps().counters()?;
         Ok(Self {
             detached,
@@ -203,7 +203,7 @@ impl Kernel {
         };
         let counter = self.counted()?;
         let maps = self.detached.maps();
-        self.holds.flows = maps.flows.entries()?.into_iter().collect();
+        self.holds.flows = maps.conntrack.entries()?.into_iter().collect();
         self.holds.affinity = maps.affinity.entries()?.into_iter().collect();
         self.holds.fragments = maps.fragments.entries()?.into_iter().collect();
         let answer = matches!(
@@ -235,7 +235,7 @@ impl Kernel {
     fn counted(&mut self) -> Result<Counter, KernelError> {
         let counts = self.detached.maps().counters()?;
         let mut up = Vec::new();
-        // That a port was taken before its time shows in FLOWS.
+        // That a port was taken before its time shows in CONNTRACK.
         for counter in Counter::ALL
             .into_iter()
             .filter(|counter| *counter != Counter::SnatReused)
@@ -287,7 +287,7 @@ pub(crate) fn write_all(maps: &Maps, holds: &State, state: &State) -> Result<(),
     write(&maps.slots, &holds.slots, &state.slots)?;
     write(&maps.backends, &holds.backends, &state.backends)?;
     write(&maps.affinity, &holds.affinity, &state.affinity)?;
-    write(&maps.flows, &holds.flows, &state.flows)?;
+    write(&maps.conntrack, &holds.flows, &state.flows)?;
     write(&maps.fragments, &holds.fragments, &state.fragments)?;
     let ranges = |sources: &BTreeSet<_>| sources.iter().map(|range| (*range, 1_u32)).collect();
     write(&maps.sources, &ranges(&holds.sources), &ranges(&state.sources))?;

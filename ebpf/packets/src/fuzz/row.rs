@@ -230,7 +230,7 @@ fn protocol(number: u8) -> String {
     }
 }
 
-/// One entry of FLOWS, as the connection that it is one half of.
+/// One entry of CONNTRACK, as the connection that it is one half of.
 fn connection(key: &Tuple, flow: &Flow, now: u32) -> String {
     let reply = flow.flags & flow_flags::REPLY != 0;
     let (forward, to) = if reply {

@@ -165,7 +165,7 @@ fn candidates(mismatch: &Mismatch) -> Vec<(State, Shot)> {
     all
 }
 
-/// FLOWS may hold hundreds: first a half of it, and the other.
+/// CONNTRACK may hold hundreds: first a half of it, and the other.
 fn halves(state: &State, fewer: &mut Vec<State>) {
     let middle = state.flows.len() / 2;
     if middle == 0 {

@@ -96,7 +96,7 @@ pub(super) fn shows(packet: &Packet, reply: bool) -> u32 {
 }
 
 impl Run<'_> {
-    /// FLOWS has the packet as a client's.
+    /// CONNTRACK has the packet as a client's.
     pub(super) fn forward(mut self, packet: &Packet, flow: Flow) -> Outcome {
         let now = self.input.now;
         if over(&packet.tuple, &flow, now) {
@@ -134,7 +134,7 @@ impl Run<'_> {
         )
     }
 
-    /// FLOWS has the packet as a backend's.
+    /// CONNTRACK has the packet as a backend's.
     pub(super) fn reply(self, packet: &Packet, flow: Flow) -> Outcome {
         let now = self.input.now;
         let key = flow.to.inverse();

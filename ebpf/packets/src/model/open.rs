@@ -14,7 +14,7 @@ use super::{
 };
 
 impl Run<'_> {
-    /// A packet to an address of ours; `old`: what FLOWS had for it, that counts no more.
+    /// A packet to an address of ours; `old`: what CONNTRACK had for it, that counts no more.
     pub(super) fn open(self, packet: &Packet, old: Option<Flow>) -> Outcome {
         let tuple = packet.tuple;
         let external = self.input.hook == Device::NodeIngress;

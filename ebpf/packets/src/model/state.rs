@@ -133,7 +133,7 @@ pub struct Observed<'a> {
     pub counter: Counter,
     /// The frame that it left.
     pub frame: &'a [u8],
-    /// FLOWS afterwards.
+    /// CONNTRACK afterwards.
     pub flows: &'a BTreeMap<Tuple, Flow>,
     /// Of what leaves no trace (the backend of a packet that was then dropped): which is tried.
     pub pick: usize,
@@ -159,7 +159,7 @@ pub struct Outcome {
     pub counter: Counter,
     /// The frame as the program leaves it: of a dropped one nothing is written.
     pub frame: Vec<u8>,
-    /// FLOWS afterwards.
+    /// CONNTRACK afterwards.
     pub flows: BTreeMap<Tuple, Flow>,
     /// AFFINITY afterwards.
     pub affinity: BTreeMap<AffinityKey, Affinity>,

@@ -91,7 +91,7 @@ impl Stage {
             Entry::Connection(connection) => connection
                 .entries(now)
                 .iter()
-                .try_for_each(|(tuple, flow)| maps.flows.put(tuple, flow)),
+                .try_for_each(|(tuple, flow)| maps.conntrack.put(tuple, flow)),
         }
     }
 
@@ -107,7 +107,7 @@ impl Stage {
         empty(&maps.sources)?;
         empty(&maps.affinity)?;
         empty(&maps.fragments)?;
-        empty(&maps.flows)
+        empty(&maps.conntrack)
     }
 }
 

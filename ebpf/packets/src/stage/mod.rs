@@ -20,8 +20,8 @@ use lb_loader::{Detached, Input, LoaderError, MapError};
 pub use self::{maps::Scene, mismatch::Mismatch};
 use crate::table::Step;
 
-/// FLOWS: the least that the loader takes; rows have a handful.
-const FLOWS: u32 = lb_abi::capacity::FLOWS_LEAST;
+/// CONNTRACK: the least that the loader takes; rows have a handful.
+const CONNTRACK: u32 = lb_abi::capacity::CONNTRACK_LEAST;
 
 /// Programs and maps, to play rows on, in the calling thread's [`World`](crate::world::World).
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Stage {
     /// [`StageError::Loader`].
     pub fn new() -> Result<Self, StageError> {
         Ok(Self {
-            detached: Detached::load(FLOWS)?,
+            detached: Detached::load(CONNTRACK)?,
             services: Vec::new(),
         })
     }

@@ -71,7 +71,7 @@ impl Stage {
                 expected.insert(tuple, (flow, window(connection)));
             }
         }
-        let found: BTreeMap<Tuple, Flow> = self.detached.maps().flows.entries()?.into_iter().collect();
+        let found: BTreeMap<Tuple, Flow> = self.detached.maps().conntrack.entries()?.into_iter().collect();
         let same = expected.len() == found.len()
             && expected.iter().all(|(tuple, (flow, window))| {
                 found.get(tuple).is_some_and(|found| alike(flow, window, found))
@@ -79,7 +79,7 @@ impl Stage {
         if same {
             Ok(())
         } else {
-            Err(Mismatch::map(row, "FLOWS after all", &expected, &found).into())
+            Err(Mismatch::map(row, "CONNTRACK after all", &expected, &found).into())
         }
     }
 

@@ -43,7 +43,7 @@ pub enum Entry {
     Affinity(AffinityKey, BackendId, i32),
     /// Of FRAGMENTS: source and destination port, how many wait for the first one, and its age.
     Fragment(FragmentKey, [Port; 2], u32, i32),
-    /// Of FLOWS, one or two.
+    /// Of CONNTRACK, one or two.
     Connection(Connection),
 }
 
@@ -180,7 +180,7 @@ impl Given {
             .backend(BACKEND, end, protocol, flags)
     }
 
-    /// FLOWS.
+    /// CONNTRACK.
     #[must_use]
     pub fn connection(self, connection: Connection) -> Self {
         self.with(Entry::Connection(connection))

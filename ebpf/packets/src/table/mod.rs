@@ -43,7 +43,7 @@ pub struct Row {
     pub given: Given,
     /// Packets, one after the other.
     pub steps: Vec<Step>,
-    /// What is in FLOWS afterwards; `None`: what was.
+    /// What is in CONNTRACK afterwards; `None`: what was.
     pub connections: Option<Vec<Connection>>,
     /// What is in AFFINITY and FRAGMENTS afterwards, beside what was. An entry of the same key takes the place of one.
     pub noted: Vec<Entry>,
@@ -227,7 +227,7 @@ impl Row {
         self
     }
 
-    /// What is in FLOWS afterwards, whole.
+    /// What is in CONNTRACK afterwards, whole.
     #[must_use]
     pub fn leaves<const N: usize>(mut self, connections: [Connection; N]) -> Self {
         self.connections = Some(connections.to_vec());

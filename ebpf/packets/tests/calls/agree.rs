@@ -8,7 +8,7 @@ use super::support::{CASES, isolated};
 /// A counter of sockets that no case reaches, and why.
 const UNREACHED: [(Counter, &str); 1] = [(
     Counter::ReverseFull,
-    "REVERSE forgets the least recently used entry rather than refuse one",
+    "SOCKET_REVNAT forgets the least recently used entry rather than refuse one",
 )];
 
 #[test]

@@ -1,4 +1,4 @@
-//! FLOWS that is full: the kernel gives up entries that were not used for long, one by one, and what is left of a flow neither sends
+//! CONNTRACK that is full: the kernel gives up entries that were not used for long, one by one, and what is left of a flow neither sends
 //! anything astray nor keeps a new one out.
 
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use lb_packets::{
 };
 
 /// Connections, of two entries each: three times what there is room for.
-const CONNECTIONS: u32 = capacity::FLOWS_LEAST / 2 * 3;
+const CONNECTIONS: u32 = capacity::CONNTRACK_LEAST / 2 * 3;
 /// The connection that is in use all the while sends one packet for so many others.
 const BETWEEN: u32 = 64;
 /// How many of the youngest and of the oldest are looked at.
@@ -118,11 +118,11 @@ fn new_flows_take_the_place_of_old_ones_and_what_is_in_use_stays() {
         let held = stage
             .detached()
             .maps()
-            .flows
+            .conntrack
             .entries()
-            .expect("FLOWS is read")
+            .expect("CONNTRACK is read")
             .len();
-        assert!(held <= capacity::FLOWS_LEAST as usize, "{held} entries");
+        assert!(held <= capacity::CONNTRACK_LEAST as usize, "{held} entries");
         // Answers first: what is asked may write an entry again.
         let mut kept = 0;
         for connection in CONNECTIONS - LOOKED_AT..CONNECTIONS {

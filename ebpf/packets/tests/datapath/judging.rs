@@ -83,26 +83,29 @@ fn whatever_a_row_says_is_looked_at() {
         ),
         ("traffic", wrong(|row| row.steps[0].traffic = (2, BACKEND))),
         ("traffic", wrong(|row| row.steps[0].traffic = (SERVICE, 2))),
-        ("FLOWS", wrong(|row| row.connections = None)),
+        ("CONNTRACK", wrong(|row| row.connections = None)),
         (
-            "FLOWS",
+            "CONNTRACK",
             wrong(|row| row.connections = Some(vec![opened.without_reply()])),
         ),
         (
-            "FLOWS",
+            "CONNTRACK",
             wrong(|row| row.connections = Some(vec![opened.seen(seen::ANSWER)])),
         ),
-        ("FLOWS", wrong(|row| row.connections = Some(vec![opened.age(2)]))),
         (
-            "FLOWS",
+            "CONNTRACK",
+            wrong(|row| row.connections = Some(vec![opened.age(2)])),
+        ),
+        (
+            "CONNTRACK",
             wrong(|row| row.connections = Some(vec![opened.by(SERVICE, 2)])),
         ),
         (
-            "FLOWS",
+            "CONNTRACK",
             wrong(|row| row.connections = Some(vec![opened.by(2, BACKEND)])),
         ),
         (
-            "FLOWS",
+            "CONNTRACK",
             wrong(|row| {
                 let mut masked = opened;
                 masked.snat = true;

@@ -7,7 +7,7 @@
 //! | `many` | what takes more than one packet to be seen |
 //! | `model` | every row of the tables, on the model |
 //! | `processors` | two processors at once, on the same tuples and ports |
-//! | `full` | FLOWS that is full: what goes, and what stays |
+//! | `full` | CONNTRACK that is full: what goes, and what stays |
 //! | `fuzz` | programs and model agree on cases by the ten thousand |
 
 mod full;

@@ -50,7 +50,7 @@ fn state(row: &Row) -> State {
     state
 }
 
-/// FLOWS after a row.
+/// CONNTRACK after a row.
 fn flows(row: &Row) -> BTreeMap<Tuple, Flow> {
     let given = row.given.entries.iter().filter_map(|entry| match entry {
         Entry::Connection(connection) => Some(*connection),
@@ -178,7 +178,7 @@ fn differences(row: &Row) -> Vec<String> {
     let (row_has, model_has) = (telling(&flows(row)), telling(&state.flows));
     if row_has != model_has {
         found.push(format!(
-            "FLOWS:\n    row   {row_has:#?}\n    model {model_has:#?}"
+            "CONNTRACK:\n    row   {row_has:#?}\n    model {model_has:#?}"
         ));
     }
     found

@@ -104,9 +104,9 @@ fn at_once(detached: &Detached, processors: [usize; 2], frames: &[Vec<Vec<u8>>; 
 fn whole(detached: &Detached) -> BTreeMap<u16, Tuple> {
     let flows: BTreeMap<Tuple, Flow> = detached
         .maps()
-        .flows
+        .conntrack
         .entries()
-        .expect("FLOWS is read")
+        .expect("CONNTRACK is read")
         .into_iter()
         .collect();
     let mut owners = BTreeMap::new();
@@ -213,8 +213,8 @@ fn a_port_whose_flow_is_over_is_taken_by_one_of_two_processors() {
         let _scene = stage.set(&given).expect("the maps are filled");
         let sent = self::at_once(stage.detached(), processors, &different(at, round));
         // What is left of the old flows leads to entries that are others' now.
-        let flows = &stage.detached().maps().flows;
-        for (key, flow) in flows.entries().expect("FLOWS is read") {
+        let flows = &stage.detached().maps().conntrack;
+        for (key, flow) in flows.entries().expect("CONNTRACK is read") {
             let stale = flow.flags & flow_flags::REPLY == 0 && key.source == at.stranger.into();
             if stale {
                 flows.delete(&key).expect("removed");

@@ -62,9 +62,9 @@ fn a_frame_for_another_host_is_left_alone() {
             wire.stage
                 .detached()
                 .maps()
-                .flows
+                .conntrack
                 .entries()
-                .expect("FLOWS is read")
+                .expect("CONNTRACK is read")
         };
         wire.drain();
         let before = counts();

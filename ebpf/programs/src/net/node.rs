@@ -18,7 +18,7 @@ use lb_flow::{
 use super::{global, skb::Skb};
 use crate::{
     atomic,
-    maps::{FLOWS, FRAGMENTS, Maps, count},
+    maps::{CONNTRACK, FRAGMENTS, Maps, count},
 };
 
 /// `BPF_NOEXIST`: write only what is not there.
@@ -98,7 +98,7 @@ impl Local {
     }
 }
 
-// An element of FLOWS that was found may be given to another connection while a program still uses it, if the map is
+// An element of CONNTRACK that was found may be given to another connection while a program still uses it, if the map is
 // full and this one is the least recently used, which an element just looked up is not; or if another processor removes
 // or replaces it. What can come of it is bounded: `to` and the other constants are read at once, and lead a packet of
 // the old connection where that went; `seen` and `last_seen` of another may be renewed, which makes it last longer or
@@ -109,12 +109,12 @@ impl Node for Local {
 
     #[inline(always)]
     fn flow(self, key: &Tuple) -> Option<Element> {
-        FLOWS.get_ptr_mut(key).map(Element)
+        CONNTRACK.get_ptr_mut(key).map(Element)
     }
 
     #[inline(always)]
     fn insert(self, key: &Tuple, flow: &Flow) -> Inserted {
-        match FLOWS.insert(key, flow, NOEXIST) {
+        match CONNTRACK.insert(key, flow, NOEXIST) {
             Ok(()) => Inserted::New,
             Err(EXISTS) => Inserted::Exists,
             Err(_) => Inserted::Full,
@@ -123,13 +123,13 @@ impl Node for Local {
 
     #[inline(always)]
     fn store(self, key: &Tuple, flow: &Flow) -> bool {
-        FLOWS.insert(key, flow, 0).is_ok()
+        CONNTRACK.insert(key, flow, 0).is_ok()
     }
 
     #[inline(always)]
     fn remove(self, key: &Tuple) {
         // It fails where another processor was first.
-        let _ = FLOWS.remove(key);
+        let _ = CONNTRACK.remove(key);
     }
 
     #[inline(always)]
@@ -250,7 +250,7 @@ impl Node for Local {
     }
 }
 
-/// An element of FLOWS, which other processors have as well.
+/// An element of CONNTRACK, which other processors have as well.
 #[derive(Clone, Copy)]
 pub struct Element(*mut Flow);
 

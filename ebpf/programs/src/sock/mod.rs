@@ -3,10 +3,10 @@
 //! ```text
 //! connect, sendmsg       context ─▶ lb_flow::socket::decide ─┬─▶ the backend's address, or ECONNREFUSED
 //!                                                            ├─▶ CHOSEN (sendmsg): cookie, frontend → backend, for the next datagrams
-//!                                                            ├─▶ REVERSE: cookie, backend → frontend; previous backend
-//!                                                            └─▶ SOCKETS: cookie → newest backend
-//! recvmsg, getpeername   context ─▶ REVERSE ─▶ the frontend's address
-//! sock_release           SOCKETS ─▶ REVERSE ─▶ … ─▶ REVERSE, each removed, and CHOSEN of their frontends
+//!                                                            ├─▶ SOCKET_REVNAT: cookie, backend → frontend; previous backend
+//!                                                            └─▶ SOCKET_BACKEND: cookie → newest backend
+//! recvmsg, getpeername   context ─▶ SOCKET_REVNAT ─▶ the frontend's address
+//! sock_release           SOCKET_BACKEND ─▶ SOCKET_REVNAT ─▶ … ─▶ SOCKET_REVNAT, each removed, and CHOSEN of their frontends
 //! post_bind              context ─▶ lb_flow::socket::is_reserved ─▶ EADDRINUSE
 //! ```
 //!
@@ -14,7 +14,7 @@
 //! |---|---|
 //! | `context` | the only access to the context of an operation with an address; [`V4`], [`V6`] |
 //! | `translate` | connect, sendmsg |
-//! | `reverse` | recvmsg, getpeername, sock_release: REVERSE and SOCKETS |
+//! | `revnat` | recvmsg, getpeername, sock_release: SOCKET_REVNAT and SOCKET_BACKEND |
 //! | `bind` | post_bind, and the access to its context |
 //!
 //! One source serves both families: an IPv4 address and its IPv4-mapped form are the same [`lb_abi::Address`], and
@@ -22,7 +22,7 @@
 
 mod bind;
 mod context;
-mod reverse;
+mod revnat;
 mod translate;
 
 use aya_ebpf::{Global, helpers::generated::bpf_set_retval};
@@ -30,7 +30,7 @@ use aya_ebpf::{Global, helpers::generated::bpf_set_retval};
 pub use self::{
     bind::bind,
     context::{V4, V6},
-    reverse::{getpeername, recvmsg, release},
+    revnat::{getpeername, recvmsg, release},
     translate::{connect, sendmsg},
 };
 

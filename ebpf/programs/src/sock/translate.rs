@@ -8,7 +8,7 @@ use super::{
     PROCEED, Return,
     context::{Family, Operation},
     fail,
-    reverse::remember,
+    revnat::remember,
 };
 use crate::maps::{CHOSEN, Maps, count, count_connection};
 

@@ -142,9 +142,9 @@ fn of_unlisted_backends_all_flows_end_whose_backend_is_gone() {
     }
 }
 
-fn noted(cookie: u64, frontend: &str, backend: &str) -> (ReverseKey, Remembered) {
+fn noted(cookie: u64, frontend: &str, backend: &str) -> (SocketRevnatKey, SocketRevnat) {
     let to = socket(backend);
-    let key = ReverseKey {
+    let key = SocketRevnatKey {
         cookie,
         backend: Backend {
             address: to.ip().into(),
@@ -161,17 +161,22 @@ fn noted(cookie: u64, frontend: &str, backend: &str) -> (ReverseKey, Remembered)
         flags: 0,
     };
     let frontend = at(frontend).frontend_key();
-    (key, Remembered { frontend, previous })
+    (key, SocketRevnat { frontend, previous })
 }
 
 #[track_caller]
-fn check_sockets(batch: &Batch, noted: &[(ReverseKey, Remembered)], there: &[&str], expected: &[u64]) {
+fn check_sockets(batch: &Batch, noted: &[(SocketRevnatKey, SocketRevnat)], there: &[&str], expected: &[u64]) {
     let there: Vec<_> = (1..).zip(there.iter().copied()).collect();
     check_sockets_with(batch, noted, &maps(&there, &[("192.0.2.1:30053", 9)]), expected);
 }
 
 #[track_caller]
-fn check_sockets_with(batch: &Batch, noted: &[(ReverseKey, Remembered)], maps: &Lookup, expected: &[u64]) {
+fn check_sockets_with(
+    batch: &Batch,
+    noted: &[(SocketRevnatKey, SocketRevnat)],
+    maps: &Lookup,
+    expected: &[u64],
+) {
     let Ok(sockets) = batch.sockets(maps, |show| {
         noted.iter().for_each(|(key, remembered)| show(key, remembered));
         Ok::<_, Infallible>(())

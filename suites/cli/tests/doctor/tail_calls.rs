@@ -3,7 +3,10 @@
 use std::{collections::BTreeSet, fs, net::SocketAddrV4};
 
 use doctor::report::{Loose, Outcome, Report, Verdict, Whose};
-use lb_loader::{ALLOW_MULTI, CraftedHook, CraftedKind, CraftedMap, Direction, HeldProgram, Hook, attach_legacy, attach_tcx, load_crafted, load_passing, load_tail_calling};
+use lb_loader::{
+    ALLOW_MULTI, CraftedHook, CraftedKind, CraftedMap, Direction, HeldProgram, Hook, attach_legacy,
+    attach_tcx, load_crafted, load_passing, load_tail_calling,
+};
 
 use crate::support::{
     Node, isolated,

@@ -105,7 +105,7 @@ impl Default for Fake {
 }
 
 impl Fake {
-    /// What FLOWS has.
+    /// What CONNTRACK has.
     pub(in crate::net) fn entry(&self, key: &Tuple) -> Option<Flow> {
         self.flows.borrow().get(key).copied()
     }
@@ -122,7 +122,12 @@ impl Fake {
 
     /// Changes an entry that is there.
     pub(in crate::net) fn change(&self, key: &Tuple, change: impl FnOnce(&mut Flow)) {
-        change(self.flows.borrow_mut().get_mut(key).expect("an entry of FLOWS"));
+        change(
+            self.flows
+                .borrow_mut()
+                .get_mut(key)
+                .expect("an entry of CONNTRACK"),
+        );
     }
 }
 

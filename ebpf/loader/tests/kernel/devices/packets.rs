@@ -332,12 +332,12 @@ fn restarts_lose_no_packet_of_any_client() {
     const RESTARTS: u32 = 3;
     /// Entries for more connections than clients open meanwhile, also where a restart takes minutes: what a full LRU map gives up
     /// is another matter, and a loss on 6.1 (`DATAPATH.md`).
-    const FLOWS: u32 = 1 << 19;
+    const CONNTRACK: u32 = 1 << 19;
     isolated(|node| {
         let network = Network::new();
         for mode in MODES {
             let mut options = options(node, mode);
-            options.flows = Some(FLOWS);
+            options.flows = Some(CONNTRACK);
             let start = || {
                 let mut datapath = Datapath::open(&options).expect("the datapath opens");
                 attach(&mut datapath);

@@ -46,7 +46,7 @@ fn connections_go_on_where_programs_run_and_nothing_is_pinned() {
 fn connections_go_on_where_somebody_has_pinned_other_maps() {
     isolated(|node| {
         go_on_after(node, MODES[0], &Clients::ChooseAgain, || {
-            for map in ["FLOWS", "META"] {
+            for map in ["CONNTRACK", "META"] {
                 fs::remove_file(node.pins("maps").join(map)).expect("removed");
                 pin_array(&node.pins("maps").join(map), 1);
             }
@@ -127,7 +127,7 @@ fn go_on_after(node: &Node, mode: DeviceMode, clients_of_affinity: &Clients, spo
     for key in [client, of_nobody] {
         datapath.maps().affinity.put(&key, &affinity).expect("put");
     }
-    let flows_before = datapath.maps().flows.entries().expect("the flows").len();
+    let flows_before = datapath.maps().conntrack.entries().expect("the flows").len();
     drop(datapath);
     assert_ne!(flows_before, 0, "clients are served by packet programs");
     spoil();
@@ -147,7 +147,7 @@ fn go_on_after(node: &Node, mode: DeviceMode, clients_of_affinity: &Clients, spo
         asked.unwrap_or_else(|error| panic!("a client was not served: {error}"));
     }
 
-    let flows = datapath.maps().flows.entries().expect("the flows");
+    let flows = datapath.maps().conntrack.entries().expect("the flows");
     assert!(
         flows.len() >= flows_before,
         "{} after {flows_before}",

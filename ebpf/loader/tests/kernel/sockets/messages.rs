@@ -179,7 +179,14 @@ fn of_two_frontends_of_one_backend_the_one_asked_last_is_shown() {
         let service = ServicePort::new(&datapath, 1, Protocol::Udp, &[server]);
         let frontends = [53, 5353].map(|port| service.at(Family::V4.cluster_ip(port)));
         let client = udp_client(Family::V4);
-        let entries = || datapath.maps().reverse.entries().expect("the map is read").len();
+        let entries = || {
+            datapath
+                .maps()
+                .socket_revnat
+                .entries()
+                .expect("the map is read")
+                .len()
+        };
         for round in 0..3 {
             for peer in frontends {
                 client.send_to(b"who", peer).expect("sent");

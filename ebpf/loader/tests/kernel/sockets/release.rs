@@ -14,11 +14,11 @@ use crate::support::isolated;
 /// Most entries that the program removes.
 const MOST_RELEASED: usize = 64;
 
-/// Entries of REVERSE and of SOCKETS.
+/// Entries of SOCKET_REVNAT and of SOCKET_BACKEND.
 fn noted(datapath: &Datapath) -> (usize, usize) {
     let maps = datapath.maps();
-    let reverse = maps.reverse.entries().expect("the map is read");
-    let sockets = maps.sockets.entries().expect("the map is read");
+    let reverse = maps.socket_revnat.entries().expect("the map is read");
+    let sockets = maps.socket_backend.entries().expect("the map is read");
     (reverse.len(), sockets.len())
 }
 
@@ -52,7 +52,7 @@ fn entries_of_a_closed_socket_are_gone() {
             assert_eq!(noted(&datapath), (3, 1), "{family:?}");
             let newest = datapath
                 .maps()
-                .sockets
+                .socket_backend
                 .get(&cookie(&client))
                 .expect("the map is read");
             let (_, last) = services[2];
@@ -140,7 +140,7 @@ fn of_more_backends_than_the_bound_the_newest_go_and_the_oldest_stay_to_be_forgo
         assert_eq!(noted(&datapath), (MOST_RELEASED + MORE, 1));
         drop(client);
         assert_eq!(noted(&datapath), (MORE, 0));
-        let left = datapath.maps().reverse.entries().expect("the map is read");
+        let left = datapath.maps().socket_revnat.entries().expect("the map is read");
         for (_, behind) in services.iter().take(MORE) {
             let oldest = backend(Protocol::Udp, *behind);
             assert!(
@@ -162,12 +162,12 @@ fn an_entry_that_is_missing_ends_the_walk_and_nothing_else() {
         }
         let maps = datapath.maps();
         let (_, middle) = services[1];
-        let entries = maps.reverse.entries().expect("the map is read");
+        let entries = maps.socket_revnat.entries().expect("the map is read");
         let (key, _) = entries
             .iter()
             .find(|(key, _)| key.backend == backend(Protocol::Udp, middle))
             .expect("an entry of each backend");
-        maps.reverse.delete(key).expect("forgotten");
+        maps.socket_revnat.delete(key).expect("forgotten");
         drop(client);
         assert_eq!(noted(&datapath), (1, 0), "the oldest is left to be forgotten");
     });

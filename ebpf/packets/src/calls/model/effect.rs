@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use lb_abi::{
-    Address, Backend, Chosen, ChosenKey, Counter, FrontendKey, Port, Remembered, ReverseKey, frontend_flags,
+    Address, Backend, Chosen, ChosenKey, Counter, FrontendKey, Port, SocketRevnat, SocketRevnatKey,
+    frontend_flags,
 };
 
 use super::{
@@ -217,22 +218,22 @@ fn count(outcome: &mut Outcome, counter: Counter) {
     *outcome.seen.counters.entry(counter).or_default() += 1;
 }
 
-fn noted(cookie: u64, backend: Backend) -> ReverseKey {
-    ReverseKey {
+fn noted(cookie: u64, backend: Backend) -> SocketRevnatKey {
+    SocketRevnatKey {
         cookie,
         backend: Backend { flags: 0, ..backend },
         pad: 0,
     }
 }
 
-/// The frontend is noted in REVERSE and SOCKETS: of several by which a socket has reached one backend, the one asked last, in the
+/// The frontend is noted in SOCKET_REVNAT and SOCKET_BACKEND: of several by which a socket has reached one backend, the one asked last, in the
 /// place of the first.
 fn remember(state: &mut State, cookie: u64, backend: Backend, frontend: FrontendKey) {
     let key = noted(cookie, backend);
     let there = state.reverse.get(&key).map(|there| there.previous);
     let newest = state.sockets.get(&cookie).copied();
     let previous = there.or(newest).unwrap_or(NONE);
-    state.reverse.insert(key, Remembered { frontend, previous });
+    state.reverse.insert(key, SocketRevnat { frontend, previous });
     if there.is_none() {
         state.sockets.insert(cookie, key.backend);
     }
@@ -305,7 +306,7 @@ fn show(outcome: &mut Outcome, socket: &Socket, (address, port): (Address, u16),
     };
     let remembered = outcome.state.reverse.get(&noted(socket.cookie, backend)).copied();
     outcome.seen.shown = match remembered.filter(|_| outcome.state.live) {
-        Some(Remembered { frontend, .. }) => {
+        Some(SocketRevnat { frontend, .. }) => {
             count(outcome, counter);
             Some((frontend.address, frontend.port.get()))
         }
@@ -324,7 +325,7 @@ fn close(outcome: &mut Outcome, slot: usize, socket: &Socket) {
         return;
     };
     for _ in 0..MOST_RELEASED {
-        let Some(Remembered { frontend, previous }) = state.reverse.remove(&noted(socket.cookie, backend))
+        let Some(SocketRevnat { frontend, previous }) = state.reverse.remove(&noted(socket.cookie, backend))
         else {
             break;
         };

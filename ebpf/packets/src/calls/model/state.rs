@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use lb_abi::{
-    Address, Backend, BackendId, Chosen, ChosenKey, Counter, Remembered, ReverseKey, Service, ServiceId,
+    Address, Backend, BackendId, Chosen, ChosenKey, Counter, Service, ServiceId, SocketRevnat,
+    SocketRevnatKey,
 };
 
 use crate::{calls::step::SocketKind, model};
@@ -22,15 +23,15 @@ pub struct Ids {
 /// Everything that a call depends on: the maps, and the sockets.
 #[derive(Clone, Debug)]
 pub struct State {
-    /// Those that packets depend on, too. FLOWS and FRAGMENTS have nothing.
+    /// Those that packets depend on, too. CONNTRACK and FRAGMENTS have nothing.
     pub maps: model::State,
     /// KEPT.
     pub kept: BTreeMap<ServiceId, Service>,
     /// CHOSEN.
     pub chosen: BTreeMap<ChosenKey, Chosen>,
-    /// REVERSE.
-    pub reverse: BTreeMap<ReverseKey, Remembered>,
-    /// SOCKETS.
+    /// SOCKET_REVNAT.
+    pub reverse: BTreeMap<SocketRevnatKey, SocketRevnat>,
+    /// SOCKET_BACKEND.
     pub sockets: BTreeMap<u64, Backend>,
     /// Whether META is of this version.
     pub live: bool,

@@ -14,7 +14,7 @@ use super::support::{CASES, FIRST, run, run_each};
 const UNREACHED: [(Counter, &str); 2] = [
     (
         Counter::DroppedFlowsFull,
-        "FLOWS forgets the least recently used entry rather than refuse one",
+        "CONNTRACK forgets the least recently used entry rather than refuse one",
     ),
     (
         Counter::DroppedRewrite,

@@ -206,7 +206,7 @@ impl Stage {
         let mut sent = Sent::default();
         while !self.done.load(Ordering::SeqCst) {
             for (_, at) in FAMILIES {
-                // Client ports come again, when FLOWS has long forgotten.
+                // Client ports come again, when CONNTRACK has long forgotten.
                 let client = (at.pod_a, 1_024 + (sent.packets % 60_000) as u16);
                 let frame = tcp(client, (at.cluster_ip, PORT)).syn().bytes();
                 let input = Input {

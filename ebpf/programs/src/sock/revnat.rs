@@ -1,7 +1,7 @@
 //! recvmsg, getpeername and sock_release: the frontends of a socket's backends.
 //!
 //! An LRU map has no way to find all that there is of one socket, and would fill with those of closed ones. So the
-//! entries of a socket are a list: SOCKETS has the newest, and each entry names the one before. Two threads that send
+//! entries of a socket are a list: SOCKET_BACKEND has the newest, and each entry names the one before. Two threads that send
 //! on one socket at the same time may break it; what is then left behind is forgotten in its turn, as everything is
 //! that is not used.
 
@@ -9,13 +9,13 @@ use aya_ebpf::{
     helpers::generated::bpf_get_socket_cookie,
     programs::{SockAddrContext, SockContext},
 };
-use lb_abi::{Address, Backend, ChosenKey, Counter, FrontendKey, Port, Remembered, ReverseKey};
+use lb_abi::{Address, Backend, ChosenKey, Counter, FrontendKey, Port, SocketRevnat, SocketRevnatKey};
 
 use super::{
     PROCEED, Return,
     context::{Family, Operation},
 };
-use crate::maps::{CHOSEN, Maps, REVERSE, SOCKETS, count};
+use crate::maps::{CHOSEN, Maps, SOCKET_BACKEND, SOCKET_REVNAT, count};
 
 /// Most entries of a socket that are removed when it is closed: a client that has sent to more backends by one
 /// unconnected socket leaves the rest to be forgotten.
@@ -53,16 +53,16 @@ pub fn release(context: &SockContext) -> Return {
         return PROCEED;
     };
     for _ in 0..MOST_RELEASED {
-        let key = ReverseKey {
+        let key = SocketRevnatKey {
             cookie,
             backend,
             pad: 0,
         };
-        let Some(Remembered { frontend, previous }) = noted(&key) else {
+        let Some(SocketRevnat { frontend, previous }) = noted(&key) else {
             break;
         };
         // Gone already: the kernel has forgotten it meanwhile; and of a connected socket there is no choice.
-        let _ = REVERSE.remove(&key);
+        let _ = SOCKET_REVNAT.remove(&key);
         let _ = CHOSEN.remove(ChosenKey {
             cookie,
             frontend,
@@ -70,7 +70,7 @@ pub fn release(context: &SockContext) -> Return {
         });
         backend = previous;
     }
-    let _ = SOCKETS.remove(&cookie);
+    let _ = SOCKET_BACKEND.remove(&cookie);
     count(Counter::SocketReleased);
     PROCEED
 }
@@ -79,7 +79,7 @@ pub fn release(context: &SockContext) -> Return {
 #[inline(always)]
 pub fn remember(cookie: u64, backend: &Backend, frontend: &FrontendKey) -> Result<(), i32> {
     let backend = Backend { flags: 0, ..*backend };
-    let key = ReverseKey {
+    let key = SocketRevnatKey {
         cookie,
         backend,
         pad: 0,
@@ -91,12 +91,12 @@ pub fn remember(cookie: u64, backend: &Backend, frontend: &FrontendKey) -> Resul
     {
         return Ok(());
     }
-    if let Some(Remembered { previous, .. }) = there {
+    if let Some(SocketRevnat { previous, .. }) = there {
         // The same backend by another frontend: answers are shown from the one that was asked last. It keeps its place in the
         // list.
-        return REVERSE.insert(
+        return SOCKET_REVNAT.insert(
             &key,
-            &Remembered {
+            &SocketRevnat {
                 frontend: *frontend,
                 previous,
             },
@@ -104,16 +104,16 @@ pub fn remember(cookie: u64, backend: &Backend, frontend: &FrontendKey) -> Resul
         );
     }
     let previous = newest(cookie).unwrap_or(NONE);
-    REVERSE.insert(
+    SOCKET_REVNAT.insert(
         &key,
-        &Remembered {
+        &SocketRevnat {
             frontend: *frontend,
             previous,
         },
         0,
     )?;
     // Without it the entry is forgotten in its turn, and not when the socket is closed.
-    let _ = SOCKETS.insert(&cookie, &backend, 0);
+    let _ = SOCKET_BACKEND.insert(&cookie, &backend, 0);
     Ok(())
 }
 
@@ -138,12 +138,12 @@ fn show<F: Family>(operation: Operation<F>, counter: Counter) -> Return {
         protocol,
         flags: 0,
     };
-    let key = ReverseKey {
+    let key = SocketRevnatKey {
         cookie: operation.cookie(),
         backend,
         pad: 0,
     };
-    if let Some(Remembered { frontend, .. }) = noted(&key) {
+    if let Some(SocketRevnat { frontend, .. }) = noted(&key) {
         operation.rewrite(frontend.address, frontend.port);
         count(counter);
     }
@@ -155,13 +155,13 @@ fn show<F: Family>(operation: Operation<F>, counter: Counter) -> Return {
 // 65 536 other sockets or more be noted during a copy, a peer is shown wrongly once, or an entry is left behind.
 
 #[inline(always)]
-fn noted(key: &ReverseKey) -> Option<Remembered> {
+fn noted(key: &SocketRevnatKey) -> Option<SocketRevnat> {
     // SAFETY: see above.
-    unsafe { REVERSE.get(key) }.copied()
+    unsafe { SOCKET_REVNAT.get(key) }.copied()
 }
 
 #[inline(always)]
 fn newest(cookie: u64) -> Option<Backend> {
     // SAFETY: see above.
-    unsafe { SOCKETS.get(cookie) }.copied()
+    unsafe { SOCKET_BACKEND.get(cookie) }.copied()
 }
