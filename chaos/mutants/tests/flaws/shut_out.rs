@@ -1,4 +1,4 @@
-//! Where a program of an earlier load lets no other in, the mutant says that it is attached; the production agent doesn't.
+//! If a program of an earlier load is exclusive, the mutant reports that it is attached; the production agent does not.
 
 use lb_loader::{Found, Inventory, LoaderError, Manner, Ownership};
 use mutants::{
@@ -10,7 +10,7 @@ use reference_agent::{datapath::Datapath, testing::node::Node};
 
 use crate::looking::{HOOK, STALE, looked};
 
-/// What is left was attached alone.
+/// The leftover was attached exclusively.
 struct Exclusive;
 
 impl<D: Datapath> Flaw<D> for Exclusive {
@@ -31,7 +31,7 @@ impl<D: Datapath> Flaw<D> for Exclusive {
     }
 }
 
-/// A node whose kernel lets nobody in, with a leftover.
+/// A node with an exclusive leftover, whose kernel refuses other programs.
 fn refusing() -> Node {
     let node = Node::new();
     node.leave(HOOK, STALE, Ownership::Earlier);
