@@ -1,7 +1,7 @@
-//! Rows that are judged over the cases of other rows: their reports, beside those of cases.
+//! Rows that are judged over the cases of other rows: their reports, after those of the cases.
 //!
-//! Such a row is reported if at least one of its cases was selected. One that needed help fails it, whatever was selected;
-//! it passes only in a run of all of them, or in a rerun that goes on with one.
+//! Such a row is reported if at least one of its cases was selected. A case that needed help fails the row, whatever
+//! was selected. The row passes only in a run of all its cases, or in a rerun that continues one.
 
 use cases::claims::joint::Joint;
 use harness::report::CaseReport;
@@ -12,7 +12,7 @@ use super::{
     process::Settings,
 };
 
-/// Puts the report of each such row behind those of its cases. Reports come with the reason if they are exempt.
+/// Inserts the report of each such row after those of its cases. Each report comes with the reason if it is exempt.
 pub(super) fn with_joint_rows(
     mut reports: Vec<(CaseReport, Option<String>)>,
     settings: &Settings,
@@ -56,7 +56,7 @@ fn report(row: &Joint, reports: &[&CaseReport], settings: &Settings, last: Optio
             .map(|report| report.started_us)
             .min()
             .unwrap_or_default(),
-        // That of its cases is theirs.
+        // The duration is already part of the cases' own.
         seconds: 0.0,
         axes: judged.axes,
         axes_not_enabled: Vec::new(),

@@ -1,4 +1,4 @@
-//! The last run in a folder: what failed in it, and how long its cases took.
+//! The last run in a folder: its failed cases, and how long its cases took.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,30 +15,30 @@ use crate::report::{
     format::{Axis, Report, Verdict},
 };
 
-/// What is needed of the last run to run again what failed in it.
+/// The part of the last run that `--rerun-failed` needs.
 #[derive(Debug)]
 pub(super) struct Last {
     /// Ids of cases.
     pub(super) failed: BTreeSet<String>,
     pub(super) seed: u64,
-    /// What rows that are judged over cases go on with, by their ids.
+    /// Earlier results of rows that are judged over cases, by id.
     pub(super) joint: BTreeMap<&'static str, Earlier>,
 }
 
-/// What a row that is judged over cases goes on with.
+/// An earlier result of a row that is judged over cases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Earlier {
-    /// Its axes that passed, of cases that are not run again.
+    /// Passed axes of cases that are not run again.
     pub(super) axes: Vec<AxisReport>,
-    /// Whether all of its cases were selected then.
+    /// Whether all cases of the row were selected then.
     pub(super) was_whole: bool,
 }
 
 impl Last {
-    /// Of the report in a folder.
+    /// Reads the report in a folder.
     ///
     /// # Errors
-    /// There is none, it is of a quick run, or nothing failed in it.
+    /// There is no report, it is of a quick run, or nothing failed in it.
     pub(super) fn read(out: &Path) -> anyhow::Result<Self> {
         let path = out.join(files::YAML);
         let report =
@@ -61,7 +61,7 @@ impl Last {
                 path.display()
             );
         }
-        // Where such a row failed, so has one of its axes, or one of its cases.
+        // If such a row failed, one of its axes or cases has failed, too.
         for row in cases::JOINT {
             if failed.remove(row.id) {
                 failed.extend(open(row, &report));
@@ -74,7 +74,7 @@ impl Last {
     }
 }
 
-/// Cases of such a row that have not shown that they needed nothing.
+/// Cases of such a row that have not yet shown that they need no help.
 fn open(row: &Joint, report: &Report) -> Vec<String> {
     let judged = report.cases.iter().find(|case| case.id == row.id);
     let axes = judged.map_or(&[][..], |case| &case.axes);
@@ -86,7 +86,7 @@ fn open(row: &Joint, report: &Report) -> Vec<String> {
     cases.map(|case| case.id.to_owned()).collect()
 }
 
-/// Nothing, if none of its cases was selected.
+/// `None`, if no case of the row was selected.
 fn earlier(row: &Joint, report: &Report, again: &BTreeSet<String>) -> Option<Earlier> {
     let judged = report.cases.iter().find(|case| case.id == row.id)?;
     let is_again = |name: &str| again.iter().any(|id| is_of(name, id));
@@ -104,7 +104,7 @@ fn earlier(row: &Joint, report: &Report, again: &BTreeSet<String>) -> Option<Ear
     })
 }
 
-/// Whether an axis of such a row is of a case.
+/// Whether an axis of such a row belongs to a case.
 fn is_of(axis: &str, case: &str) -> bool {
     axis.split_once(": ").is_some_and(|(id, _)| id == case)
 }
@@ -112,15 +112,15 @@ fn is_of(axis: &str, case: &str) -> bool {
 /// How long the last run took.
 #[derive(Debug, Default)]
 pub(super) struct Durations {
-    /// Its cases, by id.
+    /// Duration of each case, by id.
     pub(super) cases: BTreeMap<String, Duration>,
-    /// All of it: less than its cases together, as some of them ran at once.
+    /// Duration of the run: less than the sum of its cases, as some ran at once.
     pub(super) run: Duration,
 }
 
 impl Durations {
-    /// In the last run in a folder, if it had this profile. Nothing but the order of cases and an estimate comes of it, so that a
-    /// report that is not there, or that an earlier version wrote, is none.
+    /// Reads the last run in a folder, if it had this profile. The durations only decide the order of cases and an
+    /// estimate, so a report that is missing or of another version gives none.
     pub(super) fn read(out: &Path, profile: &str) -> Self {
         let report = files::read(&out.join(files::YAML));
         let Ok(report) = report.map_err(drop).and_then(|report| {
@@ -140,7 +140,7 @@ impl Durations {
         }
     }
 
-    /// How long a case will take: as it did, or as it may.
+    /// Expected duration of a case: as in the last run, or its limit.
     pub(super) fn expected(&self, case: &Case) -> Duration {
         self.cases.get(case.id).copied().unwrap_or(case.longest)
     }
