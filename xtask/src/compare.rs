@@ -1,4 +1,4 @@
-//! `cargo xtask compare`: the reference agent and another implementation as each other's oracle.
+//! `cargo xtask compare`: the reference agent and another implementation, each the other's oracle.
 
 use std::process::ExitCode;
 
@@ -11,16 +11,16 @@ use crate::{e2e, steps};
                   Exit codes: 0 no difference, 1 differences, 2 could not run."
 )]
 pub(crate) struct Arguments {
-    /// Seed of the first scenario; without it, one is chosen and printed
+    /// Seed of the first scenario; the default is chosen and printed
     #[arg(long)]
     seed: Option<u64>,
     /// Steps of each scenario
     #[arg(long)]
     steps: Option<u16>,
-    /// Go on with the next seeds for so long, such as 30m
+    /// Continue with the next seeds for this long, such as 30m
     #[arg(long = "for", value_name = "DURATION")]
     lasts: Option<String>,
-    /// Passed on to `plumbline compare`; `-- --help` shows what it takes
+    /// Arguments for `plumbline compare`; `-- --help` lists them
     #[arg(last = true, value_name = "ARGS")]
     compare: Vec<String>,
 }

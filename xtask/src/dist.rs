@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: the programs as they are shipped, static, stripped and reproducible.
+//! `cargo xtask dist`: static, stripped and reproducible programs for releases.
 
 use std::{
     env,
@@ -20,24 +20,24 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{ebpf, steps};
 
-/// Programs that are shipped, each of a package of its own name.
+/// Programs of a release, each from a package of its own name.
 const PROGRAMS: [&str; 2] = ["reference-agent", "plumbline"];
 
-/// Where they go, from the root of the repository; the folder is the context of `reference-agent/deploy/Containerfile`.
+/// Output folder below the root of the repository: the context of `reference-agent/deploy/Containerfile`.
 const FOLDER: &str = "target/plumbline/dist";
 
 /// The profile of Cargo.toml.
 const PROFILE: &str = "dist";
 
-/// Builds static programs that need nothing of the machine that they run on but its kernel.
+/// Builds static programs that only need a kernel on the machine that they run on.
 #[derive(clap::Args)]
 #[command(after_help = "Exit codes: 0 built, 2 could not.")]
 pub(crate) struct Arguments {
-    /// Build a copy of the sources in another folder, too, from scratch, and compare; then run the programs in a root
-    /// that holds nothing else. Takes twice as long; needs git, and root
+    /// Also build a copy of the sources in another folder, from scratch, and compare; then run the programs in a root
+    /// that holds nothing else. Takes twice as long; needs git and root
     #[arg(long)]
     check: bool,
-    /// Only if this is the tag of the version that the sources have: `v1.2.3`
+    /// Fail unless this is the tag of the sources' version: `v1.2.3`
     #[arg(long)]
     tag: Option<String>,
 }
@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     expect_target(&target)?;
     let folder = steps::root().join(FOLDER);
     fs::create_dir_all(&folder).with_context(|| format!("failed to make {}", folder.display()))?;
-    // This program's folder is that of a profile, in the target folder.
+    // This program's folder belongs to a profile, in the target folder.
     let programs = steps::programs()?;
     let cargo = programs
         .parent()
@@ -92,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds all programs of these sources, and says where they are.
+/// Builds all programs from these sources; returns their paths.
 fn build(sources: &Path, folder: &Path, target: &str) -> anyhow::Result<Vec<PathBuf>> {
     let mut command = steps::cargo();
     command.current_dir(sources);
@@ -102,8 +102,8 @@ fn build(sources: &Path, folder: &Path, target: &str) -> anyhow::Result<Vec<Path
     }
     command.arg("--target-dir").arg(folder);
     command.env("CARGO_ENCODED_RUSTFLAGS", flags(sources)?);
-    // musl comes with the target. What little C there is (ring's) asks for nothing of a C library, so the host's
-    // compiler does, where there is none for musl.
+    // musl comes with the target. The little C code (ring's) needs nothing of a C library, so the host's compiler
+    // suffices if there is none for musl.
     let variable = format!("CC_{}", target.replace('-', "_"));
     let compilers = [
         format!("{}-linux-musl-gcc", env::consts::ARCH),
@@ -117,7 +117,7 @@ fn build(sources: &Path, folder: &Path, target: &str) -> anyhow::Result<Vec<Path
     Ok(PROGRAMS.iter().map(|program| built.join(program)).collect())
 }
 
-/// A copy of the sources in a folder that is named otherwise, and lies deeper.
+/// Copies the sources to a folder with another name and depth.
 fn elsewhere() -> anyhow::Result<PathBuf> {
     let root = steps::root();
     let copy = root.join("target/plumbline/dist-check/a copy");
@@ -136,7 +136,7 @@ fn elsewhere() -> anyhow::Result<PathBuf> {
     for name in listed.stdout.split(|octet| *octet == 0) {
         let name = Path::new(OsStr::from_bytes(name));
         let from = root.join(name);
-        // One that is removed and not yet committed so.
+        // A file that is deleted, and whose deletion is not committed yet.
         if !from.is_file() {
             continue;
         }
@@ -165,7 +165,7 @@ fn expect_same(first: &Path, second: &Path) -> anyhow::Result<()> {
     )
 }
 
-/// The agent's own tests know how to make a place for it.
+/// The agent's own tests can build a root for it.
 fn run_alone(folder: &Path) -> anyhow::Result<()> {
     let mut command = steps::cargo();
     command.args(["test", "--package", "reference-agent", "--test", "process"]);
@@ -180,7 +180,7 @@ fn run_alone(folder: &Path) -> anyhow::Result<()> {
     steps::must("alone in an empty root", &mut command)
 }
 
-/// Paths of this machine don't get into the programs.
+/// Keeps paths of this machine out of the programs.
 fn flags(sources: &Path) -> anyhow::Result<OsString> {
     let home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cargo")));
@@ -188,7 +188,7 @@ fn flags(sources: &Path) -> anyhow::Result<OsString> {
     let mut flags = OsString::new();
     for (from, to) in [(sources, "plumbline"), (&home, "cargo")] {
         if !flags.is_empty() {
-            // Between arguments: <https://doc.rust-lang.org/cargo/reference/environment-variables.html>.
+            // Separator of arguments: <https://doc.rust-lang.org/cargo/reference/environment-variables.html>.
             flags.push("\u{1f}");
         }
         flags.push("--remap-path-prefix=");
@@ -199,7 +199,7 @@ fn flags(sources: &Path) -> anyhow::Result<OsString> {
     Ok(flags)
 }
 
-/// All packages have the workspace's version, this one too.
+/// All packages have the workspace's version, including this one.
 fn expect_tag(tag: &str) -> anyhow::Result<()> {
     let expected = concat!("v", env!("CARGO_PKG_VERSION"));
     if tag != expected {
@@ -224,7 +224,7 @@ fn expect_target(target: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// No interpreter: the kernel starts it, and it loads nothing.
+/// Checks that the program has no interpreter: the kernel starts it, and it loads nothing.
 fn expect_static(program: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let header = FileHeader64::<LittleEndian>::parse(bytes).context("not an ELF file of 64 bits")?;
     let segments = header.program_headers(LittleEndian, bytes)?;

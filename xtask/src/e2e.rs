@@ -1,4 +1,4 @@
-//! `cargo xtask e2e`: the main job.
+//! `cargo xtask e2e`: the suite.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -13,15 +13,15 @@ pub(crate) const PROGRAMS: [&str; 2] = ["plumbline", "reference-agent"];
 #[derive(clap::Args)]
 #[command(after_help = "Exit codes: 0 nothing failed, 1 something failed, 2 could not run.")]
 pub(crate) struct Arguments {
-    /// What is under test in place of the reference agent, as `plumbline run --target` takes it: kube-proxy-nftables,
+    /// The target under test instead of the reference agent, as for `plumbline run --target`: kube-proxy-nftables,
     /// kube-proxy-iptables, or the path of a file
     #[arg(long, value_name = "NAME|FILE")]
     target: Option<String>,
-    /// The cluster: a lab of this host's namespaces, or one of kind (needs Docker and kind), whose images are made of
-    /// the programs that are built here
+    /// The cluster: a lab of this host's namespaces, or a kind cluster (needs Docker and kind), with images of the
+    /// programs built here
     #[arg(long, value_name = "lab|kind", default_value = "lab")]
     provider: Provider,
-    /// Passed on to `plumbline run`; `-- --help` shows what it takes
+    /// Arguments for `plumbline run`; `-- --help` lists them
     #[arg(last = true, value_name = "ARGS")]
     run: Vec<String>,
 }
@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     let program = programs.join("plumbline");
     let mut command = steps::as_root(&program, "making the cluster")?;
-    // Reports go to `target/plumbline` below the workspace, unless `--out` says otherwise.
+    // Reports go to `target/plumbline` below the workspace, unless `--out` is given.
     command.arg("run").current_dir(steps::root());
     if arguments.provider == Provider::Kind {
         command.args(["--provider", "kind"]);
@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     steps::become_("suite", &mut command)
 }
 
-/// Builds programs of the workspace, each a package of its own name.
+/// Builds programs of the workspace, each from a package of its own name.
 pub(crate) fn build(packages: &[&str]) -> anyhow::Result<()> {
     ebpf::refresh()?;
     let mut command = steps::cargo();
@@ -65,12 +65,12 @@ pub(crate) fn build(packages: &[&str]) -> anyhow::Result<()> {
     steps::must("build", &mut command)
 }
 
-/// Where static programs go, below cargo's target folder.
+/// Folder of static programs, below cargo's target folder.
 const STATIC: &str = "static";
 
-/// The same as static programs, for images FROM scratch, and where they are: in a folder of their own, as the others may be
-/// running. Only the program itself is built otherwise than usual, not what it is built from, which is shared with the others:
-/// for those that are shipped there is `cargo xtask dist`.
+/// Builds the same as static programs, for images FROM scratch, in a folder of their own, since the others may be
+/// running. Dependencies are shared with normal builds, and only the programs are linked differently; `cargo xtask
+/// dist` builds those of a release.
 pub(crate) fn build_static(packages: &[&str]) -> anyhow::Result<PathBuf> {
     ebpf::refresh()?;
     let programs = steps::programs()?;

@@ -1,4 +1,4 @@
-//! `cargo xtask lint`: what a change must be clean under.
+//! `cargo xtask lint`: the static checks of a change.
 
 use std::{
     ffi::OsStr,
@@ -8,8 +8,8 @@ use std::{
 
 use crate::{steps, tidy, workflows};
 
-/// What looks at `.github`: the program, its arguments, and where it comes from. actionlint starts shellcheck, where that is
-/// installed, for what steps run. zizmor looks nothing up over the network.
+/// Linters of `.github`: the program, its arguments, and its source. actionlint runs shellcheck, if that is installed,
+/// on the scripts of steps. zizmor uses no network.
 const WORKFLOWS: [(&str, &[&str], &str); 2] = [
     (
         "actionlint",
@@ -42,7 +42,7 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
         .args(["doc", "--workspace", "--no-deps", "--quiet"])
         .env("RUSTDOCFLAGS", "-D warnings");
     clean &= steps::run("documentation", &mut documentation)?;
-    // The advisory database is fetched over the network, so it is CI's business on a schedule, not this command's.
+    // Fetching the advisory database needs the network, so CI does that on a schedule.
     clean &= optional(
         "deny",
         &[
@@ -59,7 +59,7 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
     for (program, arguments, install) in WORKFLOWS {
         clean &= linter(program, arguments, install)?;
     }
-    // Scripts read files that other programs wrote, which are not here to be looked at.
+    // Scripts source files that other programs write, which do not exist here.
     let mut shellcheck = vec![PathBuf::from("--exclude=SC1091")];
     shellcheck.extend(tidy::scripts(&steps::root())?);
     clean &= linter("shellcheck", &shellcheck, "package shellcheck")?;

@@ -1,6 +1,6 @@
 //! The project's own commands: `cargo xtask`.
 //!
-//! Thin: each command builds what it needs and calls the program that does the work.
+//! Each command builds what it needs and calls the program that does the work.
 //!
 //! | module | command |
 //! |---|---|
@@ -8,11 +8,11 @@
 //! | `test`, `runner` | every test of the workspace, with root for those that need it |
 //! | `compare` | the reference agent beside kube-proxy, by random scenarios |
 //! | `kernels` | the real-kernel tests and a lab on other kernels, in virtual machines |
-//! | `ci` | everything that a change must pass; what it can't have touched is left out |
-//! | `mutants` | the suite against agents with one known bug each; one of them as somebody's implementation on kind |
+//! | `ci` | everything that a change must pass, without parts that it can't affect |
+//! | `mutants` | the suite against agents with one known bug each; one of them as an unknown implementation on kind |
 //! | `ebpf` | the eBPF object: built, or compared with the committed one |
-//! | `dist` | the programs as they are shipped: static, reproducible |
-//! | `bench` | what the datapath costs, and the agent |
+//! | `dist` | the programs of a release: static, reproducible |
+//! | `bench` | costs of the datapath, and of the agent |
 //! | `miri` | the pure crates under Miri, both byte orders |
 //! | `lint`, `tidy`, `workflows` | formatting, clippy, dependencies, the rules of the layout and of workflows |
 //! | `soak` | random histories by the million |
@@ -55,39 +55,40 @@ enum Command {
     Test(test::Arguments),
     /// Run the suite against agents that carry one known bug each; every one must be caught
     Mutants(mutants::Arguments),
-    /// Install an implementation that the suite does not know on kind, by its target file, and have it judged
+    /// Test an implementation that the suite only knows by its target file, installed on kind
     BrandX(mutants::brand_x::Arguments),
-    /// Play random Services and clients in the reference agent and in kube-proxy side by side, and show in what they differ
+    /// Play random Services and clients in the reference agent and in kube-proxy side by side, and show their
+    /// differences
     Compare(compare::Arguments),
     /// Run the packet tables, the socket tests and a lab on other kernels, in virtual machines
     Kernels(kernels::Arguments),
-    /// Build the eBPF object, or check that the committed one is that of its sources
+    /// Build the eBPF object, or check that the committed one matches its sources
     Ebpf(ebpf::Args),
-    /// Build the programs as they are shipped: static, stripped, reproducible
+    /// Build the programs of a release: static, stripped, reproducible
     Dist(dist::Arguments),
-    /// Measure what the datapath costs, and the agent
+    /// Measure the costs of the datapath, or of the agent
     Bench(bench::Args),
-    /// Try by the million what tests try by the thousand; a failure is made short, and replayed by its seed
+    /// Run by the million what tests run by the thousand; failures are shrunk and can be replayed by their seed
     Soak(soak::Args),
     /// Run the tests of the pure crates under Miri, on both byte orders (needs a nightly toolchain with miri)
     Miri,
     /// Check formatting, lints, dependencies and the rules of the layout
     Lint,
-    /// Check the rules of the layout alone, or print which crates and modules import which
+    /// Check the rules of the layout alone, or print the import graph of crates and modules
     Tidy(tidy::Arguments),
-    /// Run everything that a change must pass; what it can't have touched is left out, and named
+    /// Run everything that a change must pass; parts that it can't affect are left out, and named
     Ci(ci::Arguments),
-    /// Become a command in a session of its own (called by `ci`)
+    /// Become a command in a session of its own (started by `ci`)
     #[command(hide = true)]
     Job(ci::job::Arguments),
-    /// Run one test program, with root if its package needs it (called by cargo during `test`)
+    /// Run one test program, with root if its package needs it (started by cargo during `test`)
     #[command(hide = true)]
     Runner(runner::Arguments),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
-        None => teach(),
+        None => print_commands(),
         Some(Command::E2e(arguments)) => e2e::run(&arguments),
         Some(Command::Test(arguments)) => test::run(&arguments),
         Some(Command::Mutants(arguments)) => mutants::run(&arguments),
@@ -111,8 +112,8 @@ fn main() -> ExitCode {
     })
 }
 
-/// What a newcomer sees: the commands, and which to try first.
-fn teach() -> anyhow::Result<ExitCode> {
+/// Prints the commands, and which to try first.
+fn print_commands() -> anyhow::Result<ExitCode> {
     Arguments::command().print_help()?;
     println!(
         "\nFirst steps:\n  \

@@ -1,5 +1,4 @@
-//! `cargo xtask miri`: the pure crates under Miri, which sees undefined behaviour, on this machine's byte order and on
-//! the other one.
+//! `cargo xtask miri`: the pure crates under Miri, which detects undefined behaviour, in both byte orders.
 
 use std::process::{Command, ExitCode, Stdio};
 
@@ -7,15 +6,15 @@ use anyhow::bail;
 
 use crate::steps;
 
-/// A target of the byte order that most machines don't have: network order is then native order.
+/// A big-endian target, where network order is native order.
 const BIG_ENDIAN: &str = "s390x-unknown-linux-gnu";
-/// What both the programs in the kernel and the agent are made of.
+/// Packages that both the kernel programs and the agent use.
 const PACKAGES: [&str; 4] = ["-p", "lb-abi", "-p", "lb-flow"];
 
 /// Runs their tests twice.
 ///
 /// # Errors
-/// If Miri is not there: it is a component of nightly toolchains only.
+/// Miri is missing: it is a component of nightly toolchains only.
 pub(crate) fn run() -> anyhow::Result<ExitCode> {
     if !available() {
         bail!(
@@ -37,7 +36,7 @@ fn nightly() -> Command {
     command
         .args(["run", "nightly", "cargo"])
         .current_dir(steps::root())
-        // Set by the toolchain that runs this, for what it starts.
+        // The toolchain that runs this program sets it for its children.
         .env_remove("RUSTUP_TOOLCHAIN")
         .env_remove("CARGO")
         .env_remove("RUSTC");

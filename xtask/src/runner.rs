@@ -1,5 +1,5 @@
-//! Called in place of each test program, by cargo or by `test`: only packages whose tests make network
-//! namespaces, cgroups or eBPF programs get root.
+//! Starts a test program, for cargo or `test`: only packages whose tests make network namespaces, cgroups or eBPF
+//! programs get root.
 
 use std::{
     env,

@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: what tests try by the thousand, by the million.
+//! `cargo xtask soak`: runs by the million what tests run by the thousand.
 
 use std::process::{Command, ExitCode};
 
@@ -6,7 +6,7 @@ use clap::Subcommand;
 
 use crate::steps;
 
-/// Try by the million what tests try by the thousand.
+/// Run by the million what tests run by the thousand.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -15,10 +15,10 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum What {
-    /// Random histories through the agent, which must leave in the maps what a fresh agent would have written
+    /// Random histories through the agent, which must leave the same maps as a fresh agent
     Agent(Agent),
     /// Agents on the real kernel, killed before and after every step of starting and of following changes; the next one
-    /// must end in the planned state, and no client be sent astray. Half an hour; needs root
+    /// must end in the planned state without misdirecting clients. Half an hour; needs root
     Restart,
 }
 
@@ -27,24 +27,24 @@ enum What {
     after_help = "Exit codes: 0 every history that was played kept the law, 1 one broke it, 2 could not run."
 )]
 struct Agent {
-    /// How many histories
+    /// Number of histories
     #[arg(long, default_value_t = 1_000_000)]
     histories: u64,
-    /// What all of them are drawn from; without it, the clock. Printed
+    /// Seed of all histories; printed. The default is from the clock
     #[arg(long)]
     seed: Option<u64>,
-    /// Number of the first one: to go on where a run of the same seed ended
+    /// Number of the first history, to continue a run of the same seed
     #[arg(long, default_value_t = 0)]
     first: u64,
-    /// How many are played side by side; without it, as many as there are processors
+    /// Number of concurrent histories; the default is the number of processors
     #[arg(long)]
     jobs: Option<usize>,
-    /// Minutes after which no history is begun
+    /// Minutes after which no history is started
     #[arg(long)]
     minutes: Option<u64>,
 }
 
-/// Builds what it takes, and runs it.
+/// Builds and runs the programs.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.what {
         What::Agent(arguments) => agent(arguments),

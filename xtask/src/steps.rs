@@ -1,4 +1,4 @@
-//! Runs commands, says which, and how long each took.
+//! Runs commands, and prints their names and durations.
 
 use std::{
     env,
@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
-/// Variables that a program under sudo needs as the user has them.
+/// Variables that a program keeps under sudo.
 const KEPT: [&str; 10] = [
     "CARGO",
     "DOCKER_",
@@ -26,12 +26,13 @@ const KEPT: [&str; 10] = [
     "PROPTEST_",
 ];
 
-/// The cargo that runs this.
+/// The cargo that runs this program.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
-    // `cargo run` tells a program its package. Told on, build scripts that watch these variables (ring's) would build
-    // again with every change between `cargo xtask` and `cargo`, and subcommands would take themselves for us.
+    // `cargo run` sets variables of this package. Passed on, they would make build scripts that watch them (ring's)
+    // build again after every change between `cargo xtask` and `cargo`, and subcommands would use this package as their
+    // own.
     for (name, _) in env::vars_os() {
         if name
             .to_str()
@@ -50,7 +51,7 @@ pub(crate) fn root() -> PathBuf {
         .map_or_else(PathBuf::new, Path::to_path_buf)
 }
 
-/// Where cargo puts the programs it builds: beside this one.
+/// Folder of the programs that cargo builds: the folder of this one.
 pub(crate) fn programs() -> anyhow::Result<PathBuf> {
     let own = env::current_exe().context("failed to find this program's own path")?;
     own.parent()
@@ -58,29 +59,29 @@ pub(crate) fn programs() -> anyhow::Result<PathBuf> {
         .context("this program has no folder")
 }
 
-/// The profile of what runs on emulated processors, or once: see the workspace's manifest.
+/// The profile of programs that run on emulated processors, or once: see the workspace's manifest.
 pub(crate) const LIGHT: &str = "light";
-/// That of what is measured, or runs for long.
+/// The profile of programs that are measured, or run for long.
 const RELEASE: &str = "release";
 
-/// Builds a program of a package, optimised, and says where it is.
+/// Builds an optimised program of a package; returns its path.
 pub(crate) fn optimised(package: &str, program: &str) -> anyhow::Result<PathBuf> {
     Ok(built(RELEASE, package, "--bin", program)?.join(program))
 }
 
-/// The same, for a part of the time.
+/// As [`optimised`], with a shorter build.
 pub(crate) fn lightly_optimised(package: &str, program: &str) -> anyhow::Result<PathBuf> {
     Ok(built(LIGHT, package, "--bin", program)?.join(program))
 }
 
-/// Builds an example, optimised, which is a program of the tests.
+/// Builds an optimised example, which is a program of the tests.
 pub(crate) fn optimised_example(package: &str, program: &str) -> anyhow::Result<PathBuf> {
     Ok(built(RELEASE, package, "--example", program)?
         .join("examples")
         .join(program))
 }
 
-/// Builds it, and names the folder of this profile's programs.
+/// Builds the program; returns the folder of this profile's programs.
 fn built(profile: &str, package: &str, kind: &str, program: &str) -> anyhow::Result<PathBuf> {
     let mut build = cargo();
     build.args(["build", "--profile", profile, "--package", package, kind, program]);
@@ -93,12 +94,12 @@ fn built(profile: &str, package: &str, kind: &str, program: &str) -> anyhow::Res
     Ok(target.join(profile))
 }
 
-/// Whether this process may do what needs root.
+/// Whether this process is root.
 pub(crate) fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-/// A command that runs a program as root: itself if we are, through sudo otherwise.
+/// A command that runs a program as root: directly, or through sudo.
 pub(crate) fn as_root(program: &Path, why: &str) -> anyhow::Result<Command> {
     if is_root() {
         return Ok(Command::new(program));
@@ -109,7 +110,7 @@ pub(crate) fn as_root(program: &Path, why: &str) -> anyhow::Result<Command> {
     Ok(command)
 }
 
-/// Lets sudo ask for the password now, if it wants one: once, before anything runs side by side.
+/// Lets sudo request the password once, before anything runs concurrently.
 pub(crate) fn ask_for_root(why: &str) -> anyhow::Result<()> {
     if is_root() {
         return Ok(());
@@ -147,12 +148,12 @@ fn kept_environment() -> Vec<OsString> {
         .collect()
 }
 
-/// Whether a program can be found.
+/// Whether PATH has a program.
 pub(crate) fn on_path(program: &str) -> bool {
     found_on_path(program).is_some()
 }
 
-/// Where the `PATH` has a program first.
+/// The first path of a program in PATH.
 pub(crate) fn found_on_path(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     env::split_paths(&path)
@@ -170,7 +171,7 @@ pub(crate) fn has_subcommand(name: &str) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Runs a command to its end and says what and how long; `false` if it failed.
+/// Runs a command to its end, and prints its name and duration; `false` if it failed.
 pub(crate) fn run(what: &str, command: &mut Command) -> anyhow::Result<bool> {
     eprintln!("  ==> {what}: {}", shown(command));
     let begin = Instant::now();
@@ -185,7 +186,7 @@ pub(crate) fn run(what: &str, command: &mut Command) -> anyhow::Result<bool> {
     Ok(status.success())
 }
 
-/// As [`run`], where nothing that follows would make sense after a failure.
+/// As [`run`], but a failure is an error.
 pub(crate) fn must(what: &str, command: &mut Command) -> anyhow::Result<()> {
     if !run(what, command)? {
         bail!("{what} failed; its output above says why");

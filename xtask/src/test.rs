@@ -1,8 +1,8 @@
-//! `cargo xtask test`: everything that can be tested without a cluster of one's own.
+//! `cargo xtask test`: all tests that need no cluster.
 //!
-//! Cargo builds all test programs and says where they are. Then several run side by side, as most of their tests wait for most
-//! of their time; what one says stays together. Lines of results are those of cargo test. There are no documentation tests:
-//! `tidy` refuses examples. (Even to find none, rustdoc takes a build of every crate.)
+//! Cargo builds all test programs and lists them. Then several run concurrently, as most of their tests mostly wait;
+//! the output of each stays together. Result lines have the format of cargo test. There are no documentation tests:
+//! `tidy` refuses examples. (Even to find none, rustdoc builds every crate.)
 
 use std::{
     collections::VecDeque,
@@ -23,15 +23,15 @@ use serde_json::Value;
 
 use crate::{ebpf, steps};
 
-/// Set for tests that need root when there is none: they then say that they were skipped.
+/// Set without root for tests that need it: they then record that they were skipped.
 pub(crate) const UNPRIVILEGED: &str = "PLUMBLINE_UNPRIVILEGED";
 
-/// File that tests append a line to when they could not run.
+/// File to which skipped tests append a line.
 const SKIPS: &str = "PLUMBLINE_SKIPS";
-/// How many tests of one program run at once, if the user has not said it.
+/// Number of concurrent tests in one program, unless the user has set it.
 const THREADS: &str = "RUST_TEST_THREADS";
 
-/// Test programs that take minutes, in the order in which they begin: some that compute, some that wait.
+/// Test programs that take minutes, in the order in which they begin: some compute, some wait.
 const LONGEST: [&str; 10] = [
     "kernel", "agent", "run", "lab", "datapath", "process", "node", "tables", "watch", "contract",
 ];
@@ -40,19 +40,20 @@ const LONGEST: [&str; 10] = [
 #[derive(clap::Args)]
 #[command(after_help = "Exit codes: 0 all passed, 1 a test failed, 2 could not run.")]
 pub(crate) struct Arguments {
-    /// Leave out what needs root; each such test is listed as skipped
+    /// Leave out tests that need root; each is listed as skipped
     #[arg(long)]
     unprivileged: bool,
-    /// Test programs that run at once; one more than this machine has processors, if it is not said
+    /// Number of concurrent test programs; the default is one more than the processors
     #[arg(long, value_name = "NUMBER")]
     jobs: Option<NonZero<usize>>,
-    /// Passed on, for example a filter: `cargo xtask test -- prefix`
+    /// Arguments for the tests, for example a filter: `cargo xtask test -- prefix`
     #[arg(last = true, value_name = "ARGS")]
     rest: Vec<String>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    // Tests of the lab start programs: those of packages with integration tests, which are built with them, before any runs.
+    // Tests of the lab start programs: those of packages with integration tests, which are built with them before any
+    // test runs.
     ebpf::refresh()?;
     let mut programs = built()?;
     programs.sort_by_key(Program::turn);
@@ -96,7 +97,7 @@ pub(crate) fn with_root(command: &mut Command) -> anyhow::Result<()> {
 /// A test program that cargo has built.
 struct Program {
     package: String,
-    /// The folder of its package, where its tests expect to be.
+    /// Folder of its package: the working folder of its tests.
     folder: PathBuf,
     /// `lib`, `bin` or `test`.
     kind: String,
@@ -105,7 +106,7 @@ struct Program {
 }
 
 impl Program {
-    /// What cargo says of something that it has built; `None`: that is no test program.
+    /// A program from a message of cargo; `None`, if the message is about something else.
     fn of(message: &Value) -> Option<Self> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         if message["profile"]["test"] != true {
@@ -120,7 +121,7 @@ impl Program {
         })
     }
 
-    /// As cargo takes it.
+    /// Arguments for cargo that select the program.
     fn arguments(&self) -> String {
         let Self {
             package,
@@ -134,7 +135,7 @@ impl Program {
         }
     }
 
-    /// When it begins: those that take longest first, so that nothing is waited for alone.
+    /// Position in the order: the longest first, so that none runs alone at the end.
     fn turn(&self) -> (usize, bool) {
         let place = LONGEST
             .iter()
@@ -143,7 +144,8 @@ impl Program {
     }
 }
 
-/// The name in a package's id: `path+file:///folder#name@1.0.0`, or `path+file:///name#1.0.0` where the two are one.
+/// The name in a package id: `path+file:///folder#name@1.0.0`, or `path+file:///name#1.0.0` if folder and name are
+/// equal.
 fn package(id: &str) -> Option<&str> {
     let (place, fragment) = id.split_once('#')?;
     match fragment.split_once('@') {
@@ -177,9 +179,9 @@ fn built() -> anyhow::Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// What all programs are run with.
+/// Common settings of all programs.
 struct Each<'a> {
-    /// For what they say, a file each.
+    /// Folder for a file of output for each.
     folder: &'a Path,
     skips: &'a Path,
     unprivileged: bool,
@@ -188,12 +190,12 @@ struct Each<'a> {
 }
 
 impl Each<'_> {
-    /// Runs one to its end. Whether it passed, and what it said, stdout and stderr as they came.
+    /// Runs a program to its end. Returns whether it passed, and its stdout and stderr in order.
     fn run(&self, program: &Program) -> anyhow::Result<(bool, Vec<u8>)> {
         let name = format!("{}-{}-{}.log", program.package, program.kind, program.target);
         let said = self.folder.join(name);
         let file = File::create(&said).with_context(|| format!("failed to write {}", said.display()))?;
-        // What needs root gets it there.
+        // The runner adds root where needed.
         let mut command = Command::new(env::current_exe()?);
         command
             .arg("runner")
@@ -217,7 +219,7 @@ impl Each<'_> {
     }
 }
 
-/// Runs all, `jobs` at a time, and prints what each has said when it has ended. Whether all passed.
+/// Runs all programs, `jobs` at a time, and prints the output of each at its end. Returns whether all passed.
 fn side_by_side(programs: Vec<Program>, jobs: usize, each: &Each<'_>) -> anyhow::Result<bool> {
     eprintln!("  ==> tests: {} programs, {jobs} at a time", programs.len());
     let begin = Instant::now();
@@ -262,13 +264,13 @@ fn print(what: &str, passed: bool, took: Duration, said: &[u8]) -> anyhow::Resul
     writeln!(out, "\n     Ended {what}, after {:.1} s", took.as_secs_f64())?;
     out.write_all(said)?;
     if !passed {
-        // As cargo has it.
+        // cargo's format.
         writeln!(out, "error: test failed, to rerun pass `{what}`")?;
     }
     Ok(out.flush()?)
 }
 
-/// A skip is never a pass: what could not run is named, every time.
+/// A skip is never a pass: every skipped test is named.
 fn report_skips(lines: &str) {
     let mut lines: Vec<&str> = lines.lines().collect();
     lines.sort_unstable();
@@ -279,7 +281,7 @@ fn report_skips(lines: &str) {
     }
 }
 
-/// As cargo spells the host in the name of a variable.
+/// The host's name as cargo spells it in names of variables.
 fn host_triple() -> String {
     format!(
         "{}_UNKNOWN_LINUX_{}",

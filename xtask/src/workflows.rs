@@ -1,7 +1,7 @@
-//! Rules of `.github`: what a workflow runs are commands that exist and work anywhere, what it uses is pinned, it may do no
-//! more than it has to, and it publishes what a run wrote, all of it and nothing else.
+//! Rules of `.github`: the commands of workflows exist and work anywhere, their actions are pinned, their permissions
+//! are minimal, and they publish exactly what a run wrote.
 //!
-//! `actionlint` and `zizmor`, which `cargo xtask lint` starts where they are installed, know GitHub's part of the rules.
+//! `actionlint` and `zizmor`, which `cargo xtask lint` starts if they are installed, check GitHub's own rules.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use clap::Parser as _;
 use serde_json::Value;
 
-/// Programs that a step may start: those of a machine on which this is developed, `gh`, and our own once it is installed.
+/// Programs that a step may start: those of a development machine, `gh`, and this project's once installed.
 const PROGRAMS: [&str; 19] = [
     "bash",
     "cargo",
@@ -35,10 +35,10 @@ const PROGRAMS: [&str; 19] = [
     "test",
 ];
 
-/// How a step of an action names the folder of the action.
+/// How a step of an action names the action's folder.
 const ACTION: &str = "$GITHUB_ACTION_PATH/";
 
-/// Everything that breaks a rule, in words.
+/// Every violation of a rule, as text.
 ///
 /// # Errors
 /// A file of `.github` can't be read, or is no YAML.
@@ -72,17 +72,17 @@ fn files(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 fn file(root: &Path, name: &str, text: &str, found: &mut Vec<String>) -> anyhow::Result<()> {
     let document: Value = serde_saphyr::from_str(text)?;
-    let mut say = |what: String| found.push(format!("{name} {what}"));
+    let mut report = |what: String| found.push(format!("{name} {what}"));
     if let Some(jobs) = document.get("jobs") {
         if document.get("permissions") != Some(&Value::Object(serde_json::Map::new())) {
-            say("does not begin with `permissions: {}`: each job names what it needs".to_owned());
+            report("does not begin with `permissions: {}`: each job names what it needs".to_owned());
         }
         for (job, value) in jobs.as_object().into_iter().flatten() {
             if value.get("uses").is_none() && value.get("timeout-minutes").is_none() {
-                say(format!("has the job {job} without timeout-minutes"));
+                report(format!("has the job {job} without timeout-minutes"));
             }
             for what in published(value) {
-                say(format!("has the job {job}, {what}"));
+                report(format!("has the job {job}, {what}"));
             }
         }
     }
@@ -91,7 +91,7 @@ fn file(root: &Path, name: &str, text: &str, found: &mut Vec<String>) -> anyhow:
         if let Some(action) = line.strip_prefix("uses: ")
             && !is_pinned(action)
         {
-            say(format!(
+            report(format!(
                 "uses {action}: expected the 40 hexadecimal digits of a commit, and its version as a comment"
             ));
         }
@@ -100,21 +100,21 @@ fn file(root: &Path, name: &str, text: &str, found: &mut Vec<String>) -> anyhow:
     collect(&document, &mut scripts);
     for script in scripts {
         if script.contains("${{") {
-            say(format!(
+            report(format!(
                 "has an expression in {script:?}: expected a variable of `env`, which is no part of the script"
             ));
         }
         for command in commands(script) {
             if let Err(why) = check(root, name, &command) {
-                say(format!("runs `{}`: {why}", command.join(" ")));
+                report(format!("runs `{}`: {why}", command.join(" ")));
             }
         }
     }
     Ok(())
 }
 
-/// What is wrong with what a job keeps for later: reports of an earlier run come by a cache of all of `target`, and evidence
-/// of a run that hangs is lost where the job's time ends before the step's, or where a step for it waits for success.
+/// Problems of a job's artifacts: a cache of all of `target` contains reports of an earlier run, and the evidence of a
+/// run that hangs is lost if the job's limit ends before the step's, or if the upload step waits for success.
 fn published(job: &Value) -> Vec<String> {
     let steps = job.get("steps").and_then(Value::as_array);
     let steps: Vec<&Value> = steps.into_iter().flatten().collect();
@@ -154,7 +154,7 @@ fn published(job: &Value) -> Vec<String> {
     found
 }
 
-/// `$/…` of this repository, at the commit that runs, or `owner/name@HASH # v1.2.3`.
+/// `$/…` of this repository, at the same commit, or `owner/name@HASH # v1.2.3`.
 fn is_pinned(action: &str) -> bool {
     if action.starts_with("$/") {
         return true;
@@ -169,7 +169,7 @@ fn is_pinned(action: &str) -> bool {
         && version.is_some_and(|version| version.starts_with(|first: char| first.is_ascii_digit()))
 }
 
-/// Every text that is the value of a `run`.
+/// The text of every `run`.
 fn collect<'a>(value: &'a Value, scripts: &mut Vec<&'a str>) {
     match value {
         Value::Object(fields) => {
@@ -189,8 +189,8 @@ fn collect<'a>(value: &'a Value, scripts: &mut Vec<&'a str>) {
     }
 }
 
-/// The words of each command of a script, without variables before it and redirections after it. A variable is the word `1`,
-/// which is a number and a name.
+/// The words of each command of a script, without variables before it and redirections after it. A variable becomes the
+/// word `1`, which is a number and a name.
 fn commands(script: &str) -> Vec<Vec<String>> {
     let joined = script.replace("\\\n", " ");
     let lines = joined.lines().map(str::trim);
@@ -220,7 +220,7 @@ fn is_assignment(word: &str) -> bool {
     })
 }
 
-/// Whether this repository or a machine has such a command of a file.
+/// Whether this repository or a machine has the command.
 fn check(root: &Path, name: &str, command: &[String]) -> Result<(), String> {
     let Some(program) = command.first() else {
         return Err("expected a command, found variables alone".to_owned());
@@ -258,7 +258,7 @@ fn check(root: &Path, name: &str, command: &[String]) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    /// What is said of a workflow with one such step.
+    /// The findings of a workflow with one such step.
     fn said(step: &str) -> Vec<String> {
         let text = format!(
             "permissions: {{}}\njobs:\n  a:\n    timeout-minutes: 1\n    steps:\n      - {step}\n      - run: echo\n"
@@ -274,7 +274,7 @@ mod tests {
         assert!(found.is_empty(), "{}", found.join("\n"));
     }
 
-    /// What others are told to write has the inputs that there are.
+    /// Examples for users have only existing inputs.
     #[test]
     fn the_readme_shows_calls_of_five_lines_with_the_inputs_that_there_are() {
         let root = crate::steps::root();

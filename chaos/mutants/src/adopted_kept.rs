@@ -1,7 +1,8 @@
-//! What an earlier start has written stays: the agent adopts pinned maps, and takes away only what it has put there itself.
+//! What an earlier start has written stays: the agent adopts pinned maps, and only removes what it has put there
+//! itself.
 //!
-//! An agent that, at its start, adds and changes what the API names, and forgets what has ended while it was down: nobody
-//! will ever tell it of that.
+//! At its start, such an agent adds and changes what the API has, and misses what was deleted while it was down: no
+//! watch event reports that later.
 
 use std::{collections::HashSet, hash::Hash};
 
@@ -18,7 +19,7 @@ pub fn adopted_kept<D: Datapath>(inner: D) -> Flawed<D, AdoptedKept> {
     Flawed::new(inner, AdoptedKept)
 }
 
-/// Its flaw.
+/// The flaw.
 #[derive(Debug)]
 pub struct AdoptedKept;
 
@@ -30,7 +31,7 @@ impl<D: Datapath> Flaw<D> for AdoptedKept {
     }
 }
 
-/// Maps that keep, and say that they have removed, whatever was not put by them.
+/// Maps that keep every entry that this process has not put, and report its removal as done.
 #[derive(Debug)]
 pub struct Keeping<M> {
     inner: M,
@@ -44,7 +45,7 @@ pub struct Keeping<M> {
 }
 
 impl<M> Keeping<M> {
-    /// Before these.
+    /// Wraps these maps.
     pub fn new(inner: M) -> Self {
         Self {
             inner,
@@ -59,7 +60,7 @@ impl<M> Keeping<M> {
     }
 }
 
-/// Removes what was put.
+/// Removes an entry that was put.
 fn remove<K: Copy + Eq + Hash>(
     put: &mut HashSet<K>,
     key: K,

@@ -1,7 +1,7 @@
-//! The addresses of load balancers and external IPs are taken for addresses of Services alone.
+//! Addresses of load balancers and external IPs are treated as addresses of Services alone.
 //!
-//! What an agent does that treats all of a Service's addresses as cluster IPs, which no machine has. A proxy or a node that has
-//! one is dropped as a forged source, and its other ports are refused.
+//! The bug of an agent that treats all addresses of a Service as cluster IPs, which no machine has. Packets from a
+//! proxy or a node with such an address are dropped as forged, and its other ports are refused.
 
 use lb_abi::address_flags::{NODE, VIP};
 use reference_agent::{
@@ -11,7 +11,7 @@ use reference_agent::{
     plan::ServicePlan,
 };
 
-/// A planner that knows no addresses of Services but those of Services alone.
+/// A planner that treats all addresses of Services as cluster IPs.
 #[derive(Debug, Default)]
 pub struct BalancersOwned(pub Planner);
 

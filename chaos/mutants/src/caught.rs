@@ -1,9 +1,9 @@
-//! By which cases mutants are caught, and which they pass.
+//! Cases that catch mutants, and cases that mutants pass.
 
 use crate::Mutant;
 
 impl Mutant {
-    /// The cases that it must fail: each by itself proves that the suite would have caught the bug.
+    /// The cases that must fail: each alone proves that the suite would have caught the bug.
     pub const fn caught_by(self) -> &'static [&'static str] {
         match self {
             Self::PrefixRelease => &[
@@ -87,7 +87,7 @@ impl Mutant {
         }
     }
 
-    /// Cases that it must pass, beside the control: what it does wrong is none of theirs, or nothing is wrong with it.
+    /// Cases that must pass, besides the control: the bug does not concern them, or there is no bug.
     pub const fn passed_by(self) -> &'static [&'static str] {
         match self {
             Self::PrefixReleaseSlicesByName => &[
@@ -98,12 +98,12 @@ impl Mutant {
             Self::SlicesByName | Self::SocketsByAddress => {
                 &["release-prefix-empty-list", "release-port-scoped"]
             }
-            // Silence in the place of a refusal, or an answer by nobody's backend, fails the row about refusals; these need only that
-            // no backend answers.
+            // Silence instead of a refusal, or an answer by another server, fails the row about refusals; these rows
+            // only need that no backend answers.
             Self::EmptyLeftOut | Self::EmptyAnswered => {
                 &["release-prefix-empty-list", "release-prefix-object-deleted"]
             }
-            // The rows with a Service that is gone, and the one about Services that are there and have nobody.
+            // The rows about a deleted Service, and the one about existing Services without backends.
             Self::DeadAnswered => &[
                 "release-prefix-object-deleted",
                 "agent-own-vip-slice-recreated",
@@ -123,8 +123,8 @@ impl Mutant {
         }
     }
 
-    /// Of what it must fail, rows that are judged over the cases of others, each with one of these: that it needed help is
-    /// enough to fail the row.
+    /// The rows among these that are judged over other cases, each with one such case: if that one needed help, the row
+    /// fails.
     pub const fn through(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::StartsTwice => &[("stale-no-reboot", "stale-sock-link-orphan")],

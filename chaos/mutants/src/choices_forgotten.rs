@@ -1,6 +1,6 @@
-//! Which backend an unconnected socket has chosen is forgotten again and again.
+//! The backends that unconnected sockets have chosen are forgotten continuously.
 //!
-//! What an agent does whose programs choose a backend for each datagram: every datagram is answered, by whichever backend.
+//! The bug of an agent whose programs choose a backend for each datagram: every datagram is answered, by any backend.
 
 use std::{
     sync::mpsc::{self, RecvTimeoutError},
@@ -13,18 +13,18 @@ use reference_agent::{datapath::Datapath, udp::Connections as _};
 
 use crate::flawed::{Flaw, Flawed};
 
-/// Far less than from one datagram of a client to the next.
+/// Far less than the interval between two datagrams of a client.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// The production agent's datapath, whose CHOSEN is emptied all the while.
+/// The production agent's datapath, whose map of choices is emptied continuously.
 pub fn choices_forgotten<D: Datapath>(inner: D) -> Flawed<D, ChoicesForgotten> {
     Flawed::new(inner, ChoicesForgotten { ends: None })
 }
 
-/// Its flaw.
+/// The flaw.
 #[derive(Debug)]
 pub struct ChoicesForgotten {
-    /// The thread ends with this; none before the first attachment.
+    /// The thread ends when this is dropped; `None` before the first attachment.
     ends: Option<mpsc::Sender<()>>,
 }
 
@@ -43,7 +43,7 @@ impl<D: Datapath> Flaw<D> for ChoicesForgotten {
             self.ends = Some(ends);
             thread::spawn(move || {
                 while ended.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
-                    // What could not be removed is removed the next time.
+                    // The next round removes what is left.
                     let _ = connections.end_choices(&mut |_, _| true);
                 }
             });

@@ -1,7 +1,7 @@
-//! A watch whose connection is cut is taken for one that is quiet.
+//! A watch with a cut connection is treated as a quiet one.
 //!
-//! What an agent does whose client never learns that nobody is at the other end any more, and never asks: it waits for events
-//! that nobody will send. Its maps stay as they are, so nothing fails until something changes.
+//! The bug of an agent whose client does not detect that the server is gone: it waits for events that will not be sent.
+//! Its maps stay unchanged, so nothing fails until the API changes.
 
 use std::{
     pin::Pin,
@@ -18,7 +18,7 @@ use hyper::body::{Frame, SizeHint};
 use kube::client::{Body, Client};
 use tower::service_fn;
 
-/// A client that brings nothing of any watch any more once one was cut; what is asked for otherwise it brings.
+/// A client that delivers no watch event after the first cut of a watch; other requests work.
 pub fn unnoticing(client: Client) -> Client {
     let cut = Arc::new(AtomicBool::new(false));
     let namespace = client.default_namespace().to_owned();
@@ -33,7 +33,7 @@ pub fn unnoticing(client: Client) -> Client {
     Client::new(service, namespace)
 }
 
-/// Whether a request is for a watch, streamed lists included.
+/// Whether a request is a watch, including streaming lists.
 fn is_watch(uri: &Uri) -> bool {
     let query = uri.query().unwrap_or_default();
     query
@@ -41,10 +41,10 @@ fn is_watch(uri: &Uri) -> bool {
         .any(|one| matches!(one, "watch" | "watch=1" | "watch=true"))
 }
 
-/// What an API server answers.
+/// The response of an API server.
 struct Watched {
     body: Body,
-    /// Whether any watch was cut; `None`: this is none.
+    /// Whether any watch was cut; `None` for other responses.
     cut: Option<Arc<AtomicBool>>,
 }
 

@@ -1,7 +1,7 @@
-//! A Service without endpoints is not in the maps: nobody says that there is nothing.
+//! A Service without endpoints is not in the maps, so nothing refuses connections to it.
 //!
-//! What its clients send goes wherever the node's routes lead: mostly nowhere, and they wait. (An agent that refuses all addresses of
-//! the Service ranges would hide it.)
+//! Packets to it follow the node's routes: mostly they are lost, and clients wait. (An agent that refuses all addresses
+//! of the Service ranges would hide the bug.)
 
 use reference_agent::{
     control::{DesiredState, Planner},
@@ -12,12 +12,12 @@ use reference_agent::{
 
 use crate::ranges_unknown::RangesUnknown;
 
-/// A planner without ports that nobody serves.
+/// A planner that omits ports without backends.
 #[derive(Debug, Default)]
 pub struct EmptyLeftOut(RangesUnknown);
 
 impl EmptyLeftOut {
-    /// Beside the production agent's planner.
+    /// Wraps the production agent's planner.
     pub fn new(planner: Planner) -> Self {
         Self(RangesUnknown(planner))
     }

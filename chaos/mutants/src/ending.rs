@@ -1,4 +1,4 @@
-//! Which flows and sockets of UDP a flawed datapath ends.
+//! Which UDP flows and sockets a flawed datapath ends.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -12,26 +12,26 @@ use lb_abi::{
 use lb_loader::LoaderError;
 use reference_agent::udp::Connections;
 
-/// Flows and sockets that end.
+/// Flows and sockets that the datapath ends.
 #[derive(Debug)]
 pub struct Ending<C> {
     inner: C,
     which: Which,
 }
 
-/// Which of them.
+/// The selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
-    /// All that are to.
+    /// All that the agent selects.
     All,
     /// Only flows whose backend no Service has any more.
     Unused,
-    /// Sockets whose backend has left any Service, whichever they have dialled.
+    /// Sockets whose backend has left any Service, whichever Service they have dialled.
     ByAddress,
 }
 
 impl<C> Ending<C> {
-    /// All that are to end.
+    /// All that the agent selects.
     pub(crate) fn all(inner: C) -> Self {
         Self::which(inner, Which::All)
     }

@@ -1,7 +1,7 @@
-//! Endpoints that have left a slice stay: all of one that was emptied, or those that left others behind.
+//! Endpoints that have left a slice stay: all of an emptied slice, or those that left while others stay.
 //!
-//! The first is what is permitted for `default/kubernetes`, made a rule for everybody. The second is an agent that adds what
-//! a slice lists and never takes away.
+//! The first applies to every Service what is permitted for `default/kubernetes` alone. The second is the bug of an
+//! agent that adds the endpoints of a slice and never removes any.
 
 use std::collections::HashMap;
 
@@ -14,34 +14,34 @@ use reference_agent::{
 
 /// Which endpoints stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
-    /// Those of a slice that is emptied.
+pub enum KeptEndpoints {
+    /// Those of a slice that becomes empty.
     Emptied,
-    /// Those that leave a slice in which others stay, and to which nobody comes.
+    /// Those that leave a slice in which others stay and none is added.
     Left,
 }
 
-/// A planner that is not told what has left.
+/// A planner that does not get the removal of endpoints.
 #[derive(Debug)]
 pub struct EndpointsKept {
     planner: Planner,
-    kept: Kept,
-    /// What each slice is told to be.
-    told: HashMap<ObjectName, Slice>,
+    kept: KeptEndpoints,
+    /// The slices as the planner got them.
+    passed: HashMap<ObjectName, Slice>,
 }
 
 impl EndpointsKept {
-    /// Around the production agent's.
-    pub fn new(planner: Planner, kept: Kept) -> Self {
+    /// Wraps the production agent's planner.
+    pub fn new(planner: Planner, kept: KeptEndpoints) -> Self {
         Self {
             planner,
             kept,
-            told: HashMap::new(),
+            passed: HashMap::new(),
         }
     }
 
-    fn told(&mut self, mut slice: Slice) -> Slice {
-        if let Some(before) = self.told.get(&slice.name) {
+    fn without_removals(&mut self, mut slice: Slice) -> Slice {
+        if let Some(before) = self.passed.get(&slice.name) {
             let is_listed =
                 |all: &[Endpoint], one: &Endpoint| all.iter().any(|other| other.address == one.address);
             let only_left = slice
@@ -55,15 +55,17 @@ impl EndpointsKept {
                 .cloned()
                 .collect();
             match self.kept {
-                Kept::Emptied if slice.endpoints.is_empty() => {
+                KeptEndpoints::Emptied if slice.endpoints.is_empty() => {
                     slice.endpoints.clone_from(&before.endpoints);
                     slice.ports.clone_from(&before.ports);
                 }
-                Kept::Left if !slice.endpoints.is_empty() && only_left => slice.endpoints.extend(left),
-                Kept::Emptied | Kept::Left => {}
+                KeptEndpoints::Left if !slice.endpoints.is_empty() && only_left => {
+                    slice.endpoints.extend(left);
+                }
+                KeptEndpoints::Emptied | KeptEndpoints::Left => {}
             }
         }
-        self.told.insert(slice.name.clone(), slice.clone());
+        self.passed.insert(slice.name.clone(), slice.clone());
         slice
     }
 }
@@ -71,9 +73,9 @@ impl EndpointsKept {
 impl DesiredState for EndpointsKept {
     fn apply(&mut self, event: Event) -> Dirty {
         let event = match event {
-            Event::SliceApplied(slice) => Event::SliceApplied(self.told(slice)),
+            Event::SliceApplied(slice) => Event::SliceApplied(self.without_removals(slice)),
             Event::SliceDeleted(name) => {
-                self.told.remove(&name);
+                self.passed.remove(&name);
                 Event::SliceDeleted(name)
             }
             other => other,

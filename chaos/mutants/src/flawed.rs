@@ -1,4 +1,4 @@
-//! A datapath with one flaw in how it attaches, in what it sees of earlier loads, or in its maps.
+//! A datapath with one flaw: in its attachments, in its view of earlier loads, or in its maps.
 
 use std::{
     collections::BTreeMap,
@@ -16,13 +16,13 @@ use reference_agent::{
 
 use crate::ending::Ending;
 
-/// What is done otherwise than by the datapath itself, which is the default of each; the errors are its own.
+/// The operations that a flaw may change. The defaults are the datapath's own; so are the errors.
 #[expect(
     clippy::missing_errors_doc,
     reason = "those of the methods of `Datapath` that they stand for"
 )]
 pub trait Flaw<D: Datapath>: Send {
-    /// The maps, as they are or with the flaw.
+    /// The maps, unchanged or with the flaw.
     type Maps: LbMaps;
 
     /// [`Datapath::maps`].
@@ -56,7 +56,7 @@ pub struct Flawed<D, F> {
 }
 
 impl<D: Datapath, F: Flaw<D>> Flawed<D, F> {
-    /// Around the production agent's.
+    /// Wraps the production agent's datapath.
     pub fn new(inner: D, flaw: F) -> Self {
         Self { inner, flaw }
     }
@@ -68,7 +68,7 @@ impl<D: fmt::Debug, F> fmt::Debug for Flawed<D, F> {
     }
 }
 
-/// The flaw of a datapath that takes something else for what earlier loads have left: what a function makes of it.
+/// A flaw in recognizing leftovers: the function replaces the datapath's list of them.
 pub(crate) struct Misjudges<J>(pub(crate) J);
 
 impl<D: Datapath, J: Fn(Inventory) -> Inventory + Send> Flaw<D> for Misjudges<J> {

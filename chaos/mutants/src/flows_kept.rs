@@ -1,7 +1,7 @@
-//! A UDP flow ends only when no Service uses its backend.
+//! A UDP flow ends only if no Service uses its backend.
 //!
-//! What an agent does that looks at backends alone: a client that never pauses stays with the Service that had its frontend
-//! before, for as long as that has the backend.
+//! The bug of an agent that only checks backends: a client that never pauses stays with the Service that had its
+//! frontend before, as long as that Service has the backend.
 
 use lb_loader::LoaderError;
 use reference_agent::datapath::Datapath;
@@ -11,12 +11,12 @@ use crate::{
     flawed::{Flaw, Flawed},
 };
 
-/// The production agent's datapath, whose flows to backends that are there are kept.
+/// The production agent's datapath, which keeps flows to existing backends.
 pub fn flows_kept<D: Datapath>(inner: D) -> Flawed<D, FlowsKept> {
     Flawed::new(inner, FlowsKept)
 }
 
-/// Its flaw.
+/// The flaw.
 #[derive(Debug)]
 pub struct FlowsKept;
 

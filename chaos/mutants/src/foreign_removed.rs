@@ -1,7 +1,7 @@
-//! The agent takes every program at its cgroup and at its devices for one of its own.
+//! The agent treats every program at its cgroup and devices as its own.
 //!
-//! What it did not attach itself it detaches: those of a policy engine, of a bandwidth manager, of whoever looks on. Or only
-//! those that use a map of the name of one of its own: it finds maps by their names.
+//! It detaches all that it has not attached: programs of a policy engine, of a bandwidth manager, of a monitor. Or only
+//! those that use a map with the name of one of its own, because it finds maps by name.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::{
     stale_kept::CGROUP,
 };
 
-/// The production agent's datapath, which takes for its own leftovers what `others` shows of others' programs.
+/// The production agent's datapath, which treats the programs in `others` as its own leftovers.
 pub fn greedy<D: Datapath>(inner: D, others: impl Fn() -> Vec<Found> + Send) -> Flawed<D, impl Flaw<D>> {
     let misjudges = Misjudges(move |mut seen: Inventory| {
         let own = |found| Found {
@@ -27,7 +27,7 @@ pub fn greedy<D: Datapath>(inner: D, others: impl Fn() -> Vec<Found> + Send) -> 
     Flawed::new(inner, misjudges)
 }
 
-/// Others' programs at the node's cgroup and devices; none where they can't be looked at.
+/// Programs of other owners at the node's cgroup and devices; empty if they can't be read.
 pub fn others() -> Vec<Found> {
     let scope = Scope {
         cgroup: CGROUP.into(),
@@ -47,7 +47,8 @@ pub fn others() -> Vec<Found> {
         .collect()
 }
 
-/// Of these, the filters at devices: an agent that attaches by TCX removes every filter of the device's clsact, others' too.
+/// The filters at devices among these: an agent that attaches by TCX removes every filter of the device's clsact, also
+/// of other owners.
 pub fn filters() -> Vec<Found> {
     let mut others = others();
     others.retain(|found| {
@@ -62,16 +63,16 @@ pub fn filters() -> Vec<Found> {
     others
 }
 
-/// Those of them that use a map of the name of one of the agent's.
+/// The programs among these that use a map with the name of one of the agent's.
 pub fn namesakes() -> Vec<Found> {
     let mut others = others();
     others.retain(|found| found.program.maps.iter().any(|map| is_ours(&map.name)));
     others
 }
 
-/// Whether a map's name, as the kernel keeps it, is that of one of the agent's.
+/// Whether a map's name, as the kernel stores it, is that of one of the agent's.
 fn is_ours(name: &str) -> bool {
-    /// `BPF_OBJ_NAME_LEN`, without the zero at the end.
+    /// `BPF_OBJ_NAME_LEN`, without the NUL.
     const KEPT: usize = 15;
     MapName::PINNED
         .iter()

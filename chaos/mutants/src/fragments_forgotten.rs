@@ -1,6 +1,7 @@
-//! What is known of a fragmented datagram is forgotten before its next fragment comes.
+//! The state of a fragmented datagram is forgotten before its next fragment arrives.
 //!
-//! As in an agent that translates each packet by its ports alone: later fragments have no ports, and are not translated.
+//! The bug of an agent that translates each packet by its ports alone: later fragments have no ports, and are not
+//! translated.
 
 use std::{
     path::Path,
@@ -15,15 +16,15 @@ use reference_agent::datapath::Datapath;
 
 use crate::flawed::{Flaw, Flawed};
 
-/// Less than from one fragment of a client to the next.
+/// Less than the interval between two fragments of a client.
 const PERIOD: Duration = Duration::from_millis(1);
 /// Where the agent pins the map, below its bpffs.
 const PINNED: &str = "plumbline/v1/maps/FRAGMENTS";
 
-/// Where every node's bpffs is in its mount namespace.
+/// Mount point of each node's bpffs in its mount namespace.
 pub const BPFFS: &str = "/sys/fs/bpf";
 
-/// The production agent's datapath; once it is attached, `forget` is called all the while.
+/// The production agent's datapath; once attached, it calls `forget` continuously.
 pub fn fragments_forgotten<D: Datapath, F: FnMut() + Send + 'static>(
     inner: D,
     forget: F,
@@ -37,12 +38,12 @@ pub fn fragments_forgotten<D: Datapath, F: FnMut() + Send + 'static>(
     )
 }
 
-/// Its flaw.
+/// The flaw.
 #[derive(Debug)]
 pub struct FragmentsForgotten<F> {
-    /// None after the first attachment.
+    /// `None` after the first attachment.
     forget: Option<F>,
-    /// The thread ends with this; none before the first attachment.
+    /// The thread ends when this is dropped; `None` before the first attachment.
     ends: Option<mpsc::Sender<()>>,
 }
 
@@ -71,7 +72,7 @@ impl<D: Datapath, F: FnMut() + Send + 'static> Flaw<D> for FragmentsForgotten<F>
 /// Empties the map FRAGMENTS that is pinned below a bpffs.
 ///
 /// # Errors
-/// Nothing is pinned there; what the kernel said.
+/// The map is not pinned there, or the kernel returns an error.
 pub fn empty_fragments(bpffs: &Path) -> Result<(), LoaderError> {
     empty_map(&bpffs.join(PINNED))
 }

@@ -1,8 +1,9 @@
-//! What no program translates is answered, by a proxy that is no backend of anybody: no bug of its own.
+//! Packets that no program translates are answered by a proxy that is no backend: no bug of the agent.
 //!
-//! As seen with Cilium 1.18.5 and 1.19.5: the ClusterIP of a Service that is gone leaves the node, and a gateway answers it with
-//! HTTP 400. Here the node is that gateway: the Service ranges lead to it, in the network namespace of the agent. The proxy ends
-//! with the agent; the routes stay, as others that a node has do, and without it the kernel refuses.
+//! Seen with Cilium 1.18.5 and 1.19.5: packets to the ClusterIP of a deleted Service leave the node, and a gateway
+//! answers them with HTTP 400. Here the node is that gateway: it routes the Service ranges to itself, in the network
+//! namespace of the agent. The proxy ends with the agent; the routes stay, like other routes of a node, and without the
+//! proxy the kernel refuses connections.
 
 use std::{
     collections::BTreeSet,
@@ -25,32 +26,32 @@ use rtnetlink::{
     packet_route::route::{RouteScope, RouteType},
 };
 
-/// What a proxy says to who speaks no HTTP.
+/// The proxy's response to any request that is not HTTP.
 pub const ANSWER: &str = "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-/// The ports of the suite's Services, but those that something else on a node may have.
+/// The ports of the suite's Services, except those that other servers on a node may use.
 const PORTS: [u16; 3] = [7480, 7481, 7443];
-/// How long a request is waited for.
+/// How long the proxy waits for a request.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// `RT_TABLE_LOCAL` of linux/rtnetlink.h.
 const LOCAL: u32 = 255;
 /// `LOOPBACK_IFINDEX`.
 const LOOPBACK: u32 = 1;
 
-/// A desired beside which each Service range is led to a gateway when it is first heard of.
+/// A desired state that also routes each new Service range to a gateway.
 #[derive(Debug)]
 pub struct Gateway<B, L> {
     desired: B,
-    lead: L,
-    led: BTreeSet<Range>,
+    route_range: L,
+    routed: BTreeSet<Range>,
 }
 
 impl<B, L> Gateway<B, L> {
-    /// `lead` leads one there. What the desired state does with ranges is its own affair.
-    pub fn new(desired: B, lead: L) -> Self {
+    /// `route_range` routes a range to the gateway. The desired state may still ignore ranges.
+    pub fn new(desired: B, route_range: L) -> Self {
         Self {
             desired,
-            lead,
-            led: BTreeSet::new(),
+            route_range,
+            routed: BTreeSet::new(),
         }
     }
 }
@@ -63,8 +64,8 @@ impl<B: DesiredState, L: FnMut(Range) + Send> DesiredState for Gateway<B, L> {
             _ => Vec::new(),
         };
         for range in ranges {
-            if self.led.insert(range) {
-                (self.lead)(range);
+            if self.routed.insert(range) {
+                (self.route_range)(range);
             }
         }
         self.desired.apply(event)
@@ -79,30 +80,30 @@ impl<B: DesiredState, L: FnMut(Range) + Send> DesiredState for Gateway<B, L> {
     }
 }
 
-/// Leads ranges to this node, where a proxy answers from the first of them on. A gateway that can't be one ends the agent: nobody
-/// is to take it for one.
+/// Routes ranges to this node, where a proxy answers after the first range. An error ends the agent, because without
+/// the gateway results would be wrong.
 pub fn to_this_node() -> impl FnMut(Range) + Send {
     let proxy = Proxy::default();
     move |range| {
-        let led = proxy.answer_in(range).and_then(|()| route(range));
-        if let Err(error) = led {
+        let routed = proxy.answer_in(range).and_then(|()| route(range));
+        if let Err(error) = routed {
             eprintln!("error: no gateway for {range}: {error}");
             std::process::exit(1);
         }
     }
 }
 
-/// A proxy of everything in its ranges, and of nothing else at this node.
+/// A proxy for all addresses in its ranges, and for no others of this node.
 #[derive(Clone, Debug, Default)]
 struct Proxy(Arc<Mutex<Vec<Range>>>);
 
 impl Proxy {
-    /// Answers in one more range.
+    /// Answers in another range, too.
     fn answer_in(&self, range: Range) -> io::Result<()> {
         let mut ranges = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if ranges.is_empty() {
             for port in PORTS {
-                // Of both families, unless the kernel has IPv4 alone.
+                // A socket of both families, unless the kernel only has IPv4.
                 let listener =
                     TcpListener::bind(("::", port)).or_else(|_| TcpListener::bind(("0.0.0.0", port)))?;
                 self.serve(listener);
@@ -117,7 +118,7 @@ impl Proxy {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let proxy = proxy.clone();
-                // Who went meanwhile needs no answer.
+                // The client may have gone.
                 thread::spawn(move || drop(proxy.answer(stream)));
             }
         });
@@ -138,7 +139,7 @@ impl Proxy {
     }
 }
 
-/// The kernel takes what is for these addresses for its own.
+/// Adds a local route, so that the kernel accepts packets to these addresses.
 fn route(range: Range) -> io::Result<()> {
     let add = async move {
         let (connection, handle, _) = new_connection()?;
@@ -155,7 +156,7 @@ fn route(range: Range) -> io::Result<()> {
         connection.abort();
         added.map_err(io::Error::other)
     };
-    // The agent's own runtime may not be waited in.
+    // The agent's own runtime does not permit blocking.
     let waiting = thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -175,7 +176,7 @@ mod tests {
         Range::new(text.parse().unwrap(), length).unwrap()
     }
 
-    /// What a client gets at 127.0.0.1 from a proxy of these.
+    /// The response that a client gets at 127.0.0.1 from a proxy for these ranges.
     fn answered(ranges: &[Range]) -> String {
         let proxy = Proxy(Arc::new(Mutex::new(ranges.to_vec())));
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
@@ -184,7 +185,7 @@ mod tests {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.write_all(b"who are you?\n").unwrap();
         let mut answer = String::new();
-        // Who is not answered may be reset.
+        // A client without a response may get a reset.
         let _ = stream.read_to_string(&mut answer);
         answer
     }

@@ -1,7 +1,8 @@
 //! Every start leaves its programs behind.
 //!
-//! What an agent does that attaches anew at each start, beside the links that it adopts, and never looks at what is there:
-//! all of them read the same maps, so nothing goes wrong but the number of programs, and with them what a connection costs.
+//! The bug of an agent that attaches again at each start, in addition to the links that it adopts, without checking
+//! what is attached: all programs read the same maps, so the only effects are the number of programs and the costs of a
+//! connection.
 
 use std::{io::ErrorKind, path::Path};
 
@@ -11,7 +12,7 @@ use reference_agent::datapath::Datapath;
 
 use crate::flawed::{Flaw, Flawed};
 
-/// The production agent's datapath, whose programs `again` attaches once more at each start.
+/// The production agent's datapath; at each start, `again` attaches its programs once more.
 pub fn growing<D: Datapath, A: FnOnce() -> Result<(), LoaderError> + Send>(
     inner: D,
     again: A,
@@ -19,10 +20,10 @@ pub fn growing<D: Datapath, A: FnOnce() -> Result<(), LoaderError> + Send>(
     Flawed::new(inner, Growing { again: Some(again) })
 }
 
-/// Its flaw.
+/// The flaw.
 #[derive(Debug)]
 pub struct Growing<A> {
-    /// Gone when it was done.
+    /// `None` once it was called.
     again: Option<A>,
 }
 
@@ -43,15 +44,16 @@ impl<D: Datapath, A: FnOnce() -> Result<(), LoaderError> + Send> Flaw<D> for Gro
     }
 }
 
-/// Attaches what runs at each hook of a cgroup once more, without a link; what is attached so already stays so.
+/// Attaches the programs at each hook of a cgroup once more, without a link; programs that are attached so already
+/// stay.
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel returns an error.
 pub fn attach_again(cgroup: &Path) -> Result<(), LoaderError> {
     for hook in Hook::ALL {
         for id in programs_attached(cgroup, hook, false)? {
             match attach_legacy(cgroup, hook, &HeldProgram::by_id(id)?, ALLOW_MULTI) {
-                // The kernel does not attach one program twice so.
+                // The kernel does not attach a program twice in this way.
                 Err(LoaderError::Kernel { source, .. }) if source.kind() == ErrorKind::InvalidInput => {}
                 attached => attached?,
             }

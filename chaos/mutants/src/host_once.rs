@@ -1,7 +1,7 @@
-//! The node's addresses are those that it had when the agent started.
+//! The agent only uses the node's addresses from its start.
 //!
-//! What an agent does that reads them once: node ports do not answer at an address that came later, and go on at one that the
-//! node has lost.
+//! The bug of an agent that reads them once: node ports do not answer at new addresses, and still answer at addresses
+//! that the node has lost.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -12,7 +12,7 @@ use reference_agent::{
     plan::ServicePlan,
 };
 
-/// A planner that learns the node's addresses at its start only.
+/// A planner that only gets the node's addresses at its start.
 #[derive(Debug, Default)]
 pub struct HostOnce {
     planner: Planner,
@@ -20,7 +20,7 @@ pub struct HostOnce {
 }
 
 impl HostOnce {
-    /// Around the production agent's.
+    /// Wraps the production agent's planner.
     pub fn new(planner: Planner) -> Self {
         Self {
             planner,

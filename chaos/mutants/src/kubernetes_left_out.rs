@@ -1,4 +1,4 @@
-//! `default/kubernetes` is not served: an agent that has its own way to the API, and forgets that others have none.
+//! `default/kubernetes` is not served: the bug of an agent that has its own API endpoint, and ignores that pods do not.
 
 use reference_agent::{
     control::{DesiredState, Planner},
@@ -9,7 +9,7 @@ use reference_agent::{
 
 use crate::is_kubernetes;
 
-/// A planner that is not told of it.
+/// A planner that does not get this Service.
 #[derive(Debug, Default)]
 pub struct KubernetesLeftOut(pub Planner);
 

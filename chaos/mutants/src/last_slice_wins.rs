@@ -1,6 +1,7 @@
-//! Endpoints kept by Service instead of by slice: each slice that is written replaces what the others gave.
+//! Endpoints are stored by Service instead of by slice: each written slice replaces the endpoints of the others.
 //!
-//! The early bug of everyone who came to EndpointSlices from Endpoints, which had one object for each Service.
+//! A common bug of early implementations that moved from Endpoints, with one object for each Service, to
+//! EndpointSlices.
 
 use std::collections::HashMap;
 
@@ -11,16 +12,16 @@ use reference_agent::{
     plan::ServicePlan,
 };
 
-/// A planner that is told of one slice of each Service: the last one that was written.
+/// A planner that gets one slice of each Service: the one written last.
 #[derive(Debug, Default)]
 pub struct LastSliceWins {
     planner: Planner,
-    /// By Service.
+    /// Slice by Service.
     last: HashMap<ObjectName, ObjectName>,
 }
 
 impl LastSliceWins {
-    /// Around the production agent's.
+    /// Wraps the production agent's planner.
     pub fn new(planner: Planner) -> Self {
         Self {
             planner,

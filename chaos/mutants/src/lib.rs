@@ -1,4 +1,4 @@
-//! The agent recomposed with one known bug each: does the suite catch what it exists for?
+//! The agent recomposed with one known bug each, to check that the suite catches it.
 //!
 //! ```text
 //! Source ─▶ Event ─▶ DesiredState ─────────────▶ Reconciler ─▶ LbMaps     Datapath (attach, evict)
@@ -19,44 +19,44 @@
 //!                    └ HostOnce                          └ Flawed: fragments forgotten
 //! ```
 //!
-//! Each mutant decorates one seam of the agent and passes everything else on: apart from its bug it *is* the
-//! production agent, which has no switch for any of this. A mutant is worth something if it behaves as the agent
-//! that had the bug, no worse: its tests say where it differs and where it does not.
+//! Each mutant decorates one interface of the agent and passes everything else on: apart from its bug it *is* the
+//! production agent, which has no switch for mutants. A mutant must behave like an agent with that bug, and no worse:
+//! its tests check where it differs and where it does not.
 //!
 //! | file | bug |
 //! |---|---|
-//! | [`wide_release`] | incident 1: a release for `t` takes the backend of `t-ext` too, visible at its next event; and by other keys |
-//! | [`stale_kept`] | incident 2: programs of an earlier load stay attached: all, or those in one of the places |
-//! | [`starts_twice`] | a start that has detached what an earlier load had left ends |
+//! | [`wide_release`] | incident 1: a release for `t` also takes the backend of `t-ext`, visible at its next event; and by other keys |
+//! | [`stale_kept`] | incident 2: programs of an earlier load stay attached: all, or those in one place |
+//! | [`starts_twice`] | a start that has detached the leftovers of an earlier load ends |
 //! | [`growing`] | each start leaves its programs attached beside those of the next |
-//! | [`shut_out`] | programs of an earlier load are taken for its own: those that let no other in, or any |
+//! | [`shut_out`] | programs of an earlier load are treated as its own: exclusive ones, or any |
 //! | [`adopted_kept`] | what an earlier start has written to pinned maps stays there |
 //! | [`foreign_removed`] | programs of other owners are detached too |
 //! | [`pins_left`] | the pins survive a clean-up |
-//! | [`ranges_unknown`] | no bug of its own: does not refuse addresses without a Service, beside a bug that this would hide |
-//! | [`gateway`] | no bug: a proxy of the network answers at addresses that no Service has; and one beside a bug, where a Service has no endpoints, too |
+//! | [`ranges_unknown`] | no bug of its own: does not refuse addresses without a Service, which would hide another bug |
+//! | [`gateway`] | no bug: a proxy answers at addresses without a Service; or, with a bug, also for Services without endpoints |
 //! | [`last_slice_wins`] | a Service has only the endpoints of the slice that was written last |
 //! | [`refill_doubled`] | a slice that was emptied and filled again has an endpoint twice |
-//! | [`rewritten_ignored`] | a Service that has lost a slice takes none of another name |
-//! | [`restored_by_prefix`] | incident 1 at the start: an empty Service takes those whose names begin with its own along |
+//! | [`rewritten_ignored`] | a Service that has lost a slice ignores slices of other names |
+//! | [`restored_by_prefix`] | incident 1 at the start: an empty Service also clears those whose names begin with its own |
 //! | [`refill_ignored`] | a slice that was emptied stays empty: any, or that of `default/kubernetes` |
 //! | [`empty_left_out`] | a Service without endpoints is not in the maps |
-//! | [`locked_out`] | incident 1: the agent has no way to the API but a Service that it makes itself |
-//! | [`one_way`] | the agent knows no address of the API but the kubeconfig's |
-//! | [`cut_unnoticed`] | a watch whose connection is cut is taken for a quiet one |
-//! | [`endpoints_kept`] | what has left a slice stays: all, or those that left others |
+//! | [`locked_out`] | incident 1: the agent reaches the API only by a Service that it programs itself |
+//! | [`one_way`] | the agent only uses the kubeconfig's address of the API |
+//! | [`cut_unnoticed`] | a watch with a cut connection is treated as a quiet one |
+//! | [`endpoints_kept`] | endpoints that have left a slice stay: all, or those that left while others stay |
 //! | [`kubernetes_left_out`] | `default/kubernetes` is not in the maps |
-//! | [`slices_by_name`] | slices are known by their bare names |
-//! | [`sockets_by_address`] | a UDP socket ends with any Service that lets go of its backend |
-//! | [`slices_late`] | what watches say of slices comes late: after T_ep, or, which is no bug, before |
-//! | [`refused_as`] | no bug: who has no backend is refused with another errno |
-//! | [`flows_kept`] | a UDP flow ends only when no Service uses its backend |
+//! | [`slices_by_name`] | slices are identified by their names without namespaces |
+//! | [`sockets_by_address`] | a UDP socket ends with any Service that its backend leaves |
+//! | [`slices_late`] | events of slices are late: after T_ep, or, which is no bug, before |
+//! | [`refused_as`] | no bug: connections without a backend are refused with another errno |
+//! | [`flows_kept`] | a UDP flow ends only if no Service uses its backend |
 //! | [`replies_untranslated`] | answers to unconnected sockets show the backend |
 //! | [`node_ports_taken`] | a node port takes the packets of the node's own sockets |
 //! | [`balancers_owned`] | packets from a load balancer's address or an external IP are dropped |
 //! | [`host_once`] | the node's addresses are those of the agent's start |
-//! | [`choices_forgotten`] | each datagram of an unconnected socket goes to whichever backend |
-//! | [`fragments_forgotten`] | of a datagram in fragments only the first is known |
+//! | [`choices_forgotten`] | each datagram of an unconnected socket goes to any backend |
+//! | [`fragments_forgotten`] | only the first fragment of a datagram is translated |
 
 pub mod adopted_kept;
 pub mod balancers_owned;
@@ -143,9 +143,9 @@ pub enum Mutant {
     OneWay,
     /// [`cut_unnoticed`].
     CutUnnoticed,
-    /// [`endpoints_kept::Kept::Emptied`].
+    /// [`endpoints_kept::KeptEndpoints::Emptied`].
     EmptiedKept,
-    /// [`endpoints_kept::Kept::Left`].
+    /// [`endpoints_kept::KeptEndpoints::Left`].
     LeftKept,
     /// [`stale_kept::Overlooked::All`].
     StaleKept,
@@ -161,7 +161,7 @@ pub enum Mutant {
     StaleAboveShownKept,
     /// [`shut_out`], and the agent does not probe itself.
     StaleExclusiveKept,
-    /// The same of any that is attached.
+    /// [`shut_out`] with any attached program.
     StaleTakenForOwn,
     /// [`adopted_kept`].
     AdoptedKept,
@@ -205,7 +205,7 @@ pub enum Mutant {
     FiltersRemoved,
     /// [`slices_late`], by 40 s.
     SlicesLate40,
-    /// The same, by 20 s: no bug.
+    /// [`slices_late`], by 20 s: no bug.
     SlicesLate20,
     /// [`refused_as::EPERM`]: no bug.
     RefusedEperm,
@@ -218,7 +218,7 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    /// What is wrong with it, in one sentence.
+    /// The bug in one sentence.
     pub const fn bug(self) -> &'static str {
         match self {
             Self::PrefixRelease => {
@@ -226,64 +226,75 @@ impl Mutant {
                  begins with S's, and missing in its maps from its next Service event on"
             }
             Self::JoinedKeyRelease => {
-                "the same for every Service whose namespace and name, joined, are the same text as S's"
+                "an address that leaves a slice of Service S is taken from every Service whose namespace and name, joined, \
+                 are the same text as S's"
             }
-            Self::NameAloneRelease => "the same for the Services of S's name in other namespaces",
+            Self::NameAloneRelease => {
+                "an address that leaves a slice of Service S is taken from the Services of S's name in other namespaces"
+            }
             Self::AddressRelease => {
-                "the same of the address's other ports and protocols, whatever Service has them"
+                "an address that leaves a slice is taken from every Service with another port or protocol of it"
             }
             Self::OutsideRelease => {
-                "the same as by prefix, missing at node ports and load balancers, while the ClusterIP serves"
+                "an address that leaves a slice of Service S is missing at node ports and load balancers of every Service \
+                 whose namespace/name begins with S's, while the ClusterIP serves"
             }
             Self::LastSliceWins => "the slice of a Service that was written last replaces its other slices",
             Self::RefillIgnored => "a slice that was emptied stays empty, whatever is written to it",
             Self::RefillDoubled => "a slice that was emptied and filled again has its first endpoint twice",
-            Self::RewrittenIgnored => "a Service that has lost a slice takes none that has another name",
+            Self::RewrittenIgnored => "a Service that has lost a slice ignores slices of other names",
             Self::RestoredByPrefix => {
-                "at its start a Service whose slices are empty takes the backends of all whose namespace/name \
-                 begins with its own along"
+                "at its start, a Service whose slices are empty also clears the backends of all whose namespace/name \
+                 begins with its own"
             }
             Self::KubernetesRefillIgnored => {
                 "the slice of default/kubernetes, once emptied, stays empty, whatever is written to it"
             }
             Self::KubernetesLeftOut => "default/kubernetes is not in the maps",
-            Self::EmptiedKept => "a slice that is emptied keeps what it listed",
+            Self::EmptiedKept => "a slice that is emptied keeps its endpoints",
             Self::LeftKept => "an endpoint that leaves a slice in which others stay is kept",
             Self::EmptyLeftOut => {
                 "a Service without endpoints is not in the maps, nor are the Service ranges, so its clients are not refused"
             }
             Self::EmptyAnswered => {
-                "the same, and a gateway answers those clients with HTTP 400, as it does at addresses that no Service has"
+                "a Service without endpoints is not in the maps, and a gateway answers its clients with HTTP 400, as it \
+                 does at addresses that no Service has"
             }
             Self::DeadAnswered => {
                 "none: addresses in the Service ranges that no Service has are not refused, and a gateway answers there with HTTP 400"
             }
             Self::LockedOut => {
-                "while the Service by which the agent reaches the API has no endpoints it finds nobody there, like \
-                 everybody, and it remembers no other address"
+                "while the Service by which the agent reaches the API has no endpoints it is refused like \
+                 every client, and it remembers no other address"
             }
             Self::OneWay => {
-                "the only address of the API that it dials is the kubeconfig's: it does not hear of further ones, and \
+                "the only address of the API that it dials is the kubeconfig's: it does not get further ones, and \
                  remembers none"
             }
             Self::CutUnnoticed => {
-                "once a watch's connection was cut, it waits for ever for what watches bring"
+                "once a watch's connection was cut, it waits for ever for further watch events"
             }
-            Self::StaleKept => "programs of an earlier load stay attached, and readiness says nothing",
-            Self::StaleLegacyKept => "the same of those at the agent's cgroup that no link attaches",
-            Self::StaleLinkKept => "the same of those at the agent's cgroup that a link attaches",
-            Self::StaleBelowKept => "the same of those at cgroups below the agent's",
+            Self::StaleKept => {
+                "programs of an earlier load stay attached, and readiness does not report them"
+            }
+            Self::StaleLegacyKept => {
+                "programs of an earlier load at the agent's cgroup without a link stay attached"
+            }
+            Self::StaleLinkKept => {
+                "programs of an earlier load at the agent's cgroup with a link stay attached"
+            }
+            Self::StaleBelowKept => "programs of an earlier load at cgroups below the agent's stay attached",
             Self::StaleAboveKept => {
-                "the same of those at cgroups that the agent's mount does not show, and addresses in the Service ranges that no Service has are not refused"
+                "programs of an earlier load at cgroups that the agent's mount does not show stay attached, and addresses in the Service ranges that no Service has are not refused"
             }
             Self::StaleAboveShownKept => {
-                "the same of those at cgroups above the agent's that a mount shows, and addresses in the Service ranges that no Service has are not refused"
+                "programs of an earlier load at cgroups above the agent's that a mount shows stay attached, and addresses in the Service ranges that no Service has are not refused"
             }
             Self::StaleExclusiveKept => {
-                "where a program of an earlier load lets no other in, it takes that for attached, and does not probe itself"
+                "where a program of an earlier load is exclusive, it treats that as its own, and does not probe itself"
             }
             Self::StaleTakenForOwn => {
-                "where programs of an earlier load are attached, it takes them for its own, and does not probe itself"
+                "where programs of an earlier load are attached, it treats them as its own, and does not probe itself"
             }
             Self::AdoptedKept => "what an earlier start has written to the pinned maps is never removed",
             Self::StartsTwice => {
@@ -292,51 +303,52 @@ impl Mutant {
             Self::Growing => "each start attaches its programs once more, and those of the last start stay",
             Self::StaleSendmsgKept => "programs of an earlier load stay attached at the sendmsg hooks",
             Self::StaleReverseKept => {
-                "the same at the hooks that show addresses to clients (recvmsg, getpeername) and that keep ports (bind)"
+                "programs of an earlier load stay attached at the hooks that show addresses to clients (recvmsg, getpeername) \
+                 and that reserve ports (bind)"
             }
             Self::StaleTcKept => {
                 "programs of an earlier load stay attached at network devices, by TCX or as filters"
             }
-            Self::StaleXdpKept => "the same of those of XDP",
-            Self::ForeignRemoved => {
-                "whatever runs at its cgroup and at its devices and is not its own is detached"
-            }
+            Self::StaleXdpKept => "programs of an earlier load stay attached to XDP",
+            Self::ForeignRemoved => "programs of other owners at its cgroup and at its devices are detached",
             Self::OwnedByName => {
-                "whatever uses a map of the name of one of its own is taken for its own, and detached"
+                "programs that use a map with the name of one of its own are treated as its own, and detached"
             }
             Self::ChoicesForgotten => {
-                "which backend an unconnected socket has chosen is forgotten, and chosen anew for each datagram"
+                "which backend an unconnected socket has chosen is forgotten, and chosen again for each datagram"
             }
             Self::FragmentsForgotten => {
-                "what is known of a datagram in fragments is forgotten before the next of them comes"
+                "the state of a fragmented datagram is forgotten before its next fragment arrives"
             }
             Self::FlowsKept => {
                 "a UDP flow ends only when no Service uses its backend, whatever becomes of its frontend"
             }
             Self::RepliesUntranslated => {
-                "programs that show unconnected sockets the frontend that they asked are not attached"
+                "programs that show the dialled frontend to unconnected sockets are not attached"
             }
             Self::NodePortsTaken => {
-                "node ports at the node's addresses are taken without a look at the sockets that have those ports"
+                "node ports at the node's addresses are translated even if sockets of the node use those ports"
             }
             Self::BalancersOwned => {
-                "addresses of load balancers and external IPs are taken for Services' alone, and never for a client's"
+                "addresses of load balancers and external IPs are treated as Services' alone, and never as a client's"
             }
             Self::HostOnce => "the node's addresses are those that it had when the agent started",
             Self::SlicesByName => {
-                "slices are known by their bare names: of two in two namespaces one keeps what it listed once it is emptied"
+                "slices are identified by their names without namespaces: of two with one name, one keeps its endpoints once it is emptied"
             }
             Self::PrefixReleaseSlicesByName => "prefix-release and slices-by-name at once",
             Self::SocketsByAddress => {
                 "a UDP socket ends when its backend leaves any Service, whichever it has dialled"
             }
-            Self::FiltersRemoved => "filters of others at its devices are removed",
+            Self::FiltersRemoved => "filters of other owners at its devices are removed",
             Self::SlicesLate40 => "changes of EndpointSlices are in force 40 s later",
             Self::SlicesLate20 => "none: changes of EndpointSlices are in force 20 s later",
-            Self::RefusedEperm => "none: who has no backend is refused with EPERM",
-            Self::RefusedEhostunreach => "none: who has no backend is refused with EHOSTUNREACH",
+            Self::RefusedEperm => "none: connections to a Service without backends fail with EPERM",
+            Self::RefusedEhostunreach => {
+                "none: connections to a Service without backends fail with EHOSTUNREACH"
+            }
             Self::PinsLeft => "its clean-up detaches everything, and leaves its pins",
-            Self::CleanupForgets => "its clean-up takes nothing away, and says that all went well",
+            Self::CleanupForgets => "its clean-up removes nothing, and reports success",
         }
     }
 }

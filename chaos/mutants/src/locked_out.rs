@@ -1,7 +1,8 @@
-//! The agent has no way of its own to the API: it sees what everybody sees, and remembers nothing.
+//! The agent has no API endpoint of its own: its sockets see the same Services as all others, and it remembers nothing.
 //!
-//! The lock-out of incident 1. The agent rightly programs that the Service by which it reaches the API has nobody, and is
-//! then refused there itself: it can't see that this has changed. A restart does not help, because the maps are pinned.
+//! The lock-out of incident 1. The agent correctly programs that the Service by which it reaches the API has no
+//! endpoints, and is then refused there itself, so it does not get the next change. A restart does not help, because
+//! the maps are pinned.
 
 use std::collections::BTreeSet;
 
@@ -12,12 +13,12 @@ use reference_agent::{
     plan::ServicePlan,
 };
 
-/// A planner that is not told which addresses lead the agent to the API, and lets nobody learn who is behind them.
+/// A planner that does not get the agent's API addresses, and does not report the endpoints behind them.
 #[derive(Debug, Default)]
 pub struct LockedOut(Planner);
 
 impl LockedOut {
-    /// Around the production agent's, which has been told at its start.
+    /// Wraps the production agent's planner, which has got them at its start.
     pub fn new(mut planner: Planner) -> Self {
         planner.apply(Event::ApiServers(BTreeSet::new()));
         Self(planner)

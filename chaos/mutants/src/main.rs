@@ -11,7 +11,7 @@ use mutants::{
     choices_forgotten::choices_forgotten,
     cut_unnoticed::unnoticing,
     empty_left_out::EmptyLeftOut,
-    endpoints_kept::{EndpointsKept, Kept},
+    endpoints_kept::{EndpointsKept, KeptEndpoints},
     flows_kept::flows_kept,
     foreign_removed,
     fragments_forgotten::{BPFFS, empty_fragments, fragments_forgotten},
@@ -22,7 +22,7 @@ use mutants::{
     last_slice_wins::LastSliceWins,
     locked_out::LockedOut,
     node_ports_taken::NodePortsTaken,
-    one_way::{OneWay, untold},
+    one_way::{OneWay, without_further_servers},
     pins_left,
     ranges_unknown::RangesUnknown,
     refill_doubled::RefillDoubled,
@@ -49,14 +49,14 @@ use serde_json::json;
 /// The production agent's parts.
 type Production = Seams<Planner, KernelDatapath>;
 
-/// The reference agent with one known bug: never for a cluster that anybody needs.
+/// The reference agent with one known bug: never for a cluster that is in use.
 ///
 /// `plumbline-mutant list` names the bugs; `plumbline-mutant --mutant NAME run …` takes the arguments of
 /// reference-agent.
 #[derive(Debug, Parser)]
 #[command(name = "plumbline-mutant", version, after_help = cli::EXIT_CODES)]
 struct Arguments {
-    /// Which bug
+    /// The bug
     #[arg(long, value_enum, value_name = "NAME")]
     mutant: Option<Mutant>,
     #[command(subcommand)]
@@ -65,10 +65,10 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List the mutants with their bugs.
+    /// List the mutants with their bugs
     List {
-        /// As JSON: a list of objects with `name`, `bug`, `caught_by`, the ids of what must fail, `passed_by`, of what must pass, and `through`, which case
-        /// to run for that where it is no case itself
+        /// Print JSON: a list of objects with `name`, `bug`, `caught_by` (ids that must fail), `passed_by` (ids that
+        /// must pass), and `through` (the case to run for an id that is no case)
         #[arg(long)]
         json: bool,
     },
@@ -94,7 +94,7 @@ fn main() -> ExitCode {
             .exit()
     };
     let stale = |overlooked| execute(&command, datapath(|kernel| overlooking(kernel, overlooked)));
-    // Programs above the agent's cgroup run after its own, and never where those refuse.
+    // Programs above the agent's cgroup run after its own, and not if those refuse.
     let stale_above = |overlooked| {
         execute(&command, |seams| Seams {
             desired: RangesUnknown(seams.desired),
@@ -130,8 +130,8 @@ fn main() -> ExitCode {
         Mutant::RestoredByPrefix => execute(&command, desired(RestoredByPrefix::new)),
         Mutant::KubernetesRefillIgnored => execute(&command, desired(RefillIgnored::of_kubernetes)),
         Mutant::KubernetesLeftOut => execute(&command, desired(KubernetesLeftOut)),
-        Mutant::EmptiedKept => kept(Kept::Emptied),
-        Mutant::LeftKept => kept(Kept::Left),
+        Mutant::EmptiedKept => kept(KeptEndpoints::Emptied),
+        Mutant::LeftKept => kept(KeptEndpoints::Left),
         Mutant::EmptyLeftOut => execute(&command, desired(EmptyLeftOut::new)),
         Mutant::EmptyAnswered => {
             let answered = |planner| Gateway::new(EmptyLeftOut::new(planner), gateway::to_this_node());
@@ -175,7 +175,7 @@ fn main() -> ExitCode {
         }
         Mutant::ChoicesForgotten => execute(&command, datapath(choices_forgotten)),
         Mutant::FragmentsForgotten => {
-            // What could not be removed is removed the next time.
+            // The next round removes what is left.
             let forget = || drop(empty_fragments(Path::new(BPFFS)));
             execute(&command, datapath(|kernel| fragments_forgotten(kernel, forget)))
         }
@@ -217,7 +217,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The agent with another desired.
+/// The agent with another desired state.
 fn desired<B>(decorate: impl FnOnce(Planner) -> B) -> impl FnOnce(Production) -> Seams<B, KernelDatapath> {
     |seams| Seams {
         desired: decorate(seams.desired),
@@ -245,8 +245,8 @@ fn watching(decorate: impl FnOnce(Client) -> Client) -> impl FnOnce(Production) 
     }
 }
 
-/// The command line. A mutant that is to believe what it did does not try it out, and one that is not to hear of something
-/// is not told.
+/// Parses the command line. A mutant that must not detect its own failure gets no self-probe, and one that must not
+/// know other API servers does not get their addresses.
 fn parse() -> Arguments {
     let given: Arguments = cli::parse();
     let line = std::env::args_os();
@@ -255,7 +255,7 @@ fn parse() -> Arguments {
             Some(Mutant::StaleExclusiveKept | Mutant::StaleTakenForOwn),
             Command::Agent(cli::Command::Run(_)),
         ) => line.chain(["--probe=off".into()]).collect(),
-        (Some(Mutant::OneWay), Command::Agent(_)) => untold(line),
+        (Some(Mutant::OneWay), Command::Agent(_)) => without_further_servers(line),
         _ => return given,
     };
     match cli::arguments(line) {

@@ -1,7 +1,8 @@
-//! A node port is a frontend at each of the node's addresses, as a cluster IP's is, and no socket of the node may have that port.
+//! A node port is a frontend at each of the node's addresses, like a cluster IP's, and no socket of the node can use
+//! that port.
 //!
-//! What an agent does that thinks of clients alone: a packet to that number is the Service's, also where the node's own process
-//! dialled from it, or has served there before the Service came.
+//! The bug of an agent that only considers clients: every packet to that port is the Service's, even if the node's own
+//! process has connected from it, or has listened there before the Service was created.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -13,7 +14,7 @@ use reference_agent::{
     transport::{Family, TransportAddress},
 };
 
-/// A planner for which the node has no sockets.
+/// A planner that ignores the node's own sockets.
 #[derive(Debug, Default)]
 pub struct NodePortsTaken(pub Planner);
 
@@ -38,7 +39,7 @@ impl DesiredState for NodePortsTaken {
         let mut plan = self.0.plan_service(service);
         let node = self.node();
         if service == ObjectId::NODE {
-            // No machine's, as far as packets are concerned.
+            // Marks the addresses as no machine's, as far as packets are concerned.
             for (_, flags) in plan
                 .addresses
                 .iter_mut()
@@ -63,7 +64,7 @@ impl DesiredState for NodePortsTaken {
     }
 }
 
-/// Puts a port's node port at each of the node's addresses too, and returns these.
+/// Adds a port's node port to each of the node's addresses, and returns these.
 fn at_each(port: &mut PortPlan, node: &BTreeSet<IpAddr>) -> Vec<IpAddr> {
     let mut at = Vec::new();
     let of_node = port

@@ -1,8 +1,8 @@
-//! The agent knows one address of the API, the kubeconfig's: those that it is told beside it are not dialled, and where API
-//! servers were seen is not remembered.
+//! The agent knows one address of the API, the kubeconfig's: it does not dial the addresses of other options, and does
+//! not remember addresses of API servers.
 //!
-//! What it keeps for its own sockets leads to the last good backend as ever. When that is gone for good, and another one is
-//! there, it never hears of it.
+//! Its own sockets still reach the last good backend. When that is gone permanently, and another one exists, the agent
+//! does not learn about it.
 
 use std::ffi::{OsStr, OsString};
 
@@ -13,10 +13,10 @@ use reference_agent::{
     plan::ServicePlan,
 };
 
-/// How further addresses are told.
+/// The option for further addresses.
 const FURTHER: &str = "--api-server";
 
-/// A planner that lets nobody learn who is behind a Service.
+/// A planner that does not report the endpoints of a Service.
 #[derive(Debug, Default)]
 pub struct OneWay(pub Planner);
 
@@ -38,13 +38,13 @@ impl DesiredState for OneWay {
     }
 }
 
-/// A command line without the further addresses that it tells.
-pub fn untold(line: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+/// The command line without the options for further addresses.
+pub fn without_further_servers(line: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut line = line.into_iter();
     let mut rest = Vec::new();
     while let Some(argument) = line.next() {
         if argument == FURTHER {
-            // Its value follows.
+            // Skips the option's value.
             line.next();
         } else if !is_further(&argument) {
             rest.push(argument);
@@ -53,7 +53,7 @@ pub fn untold(line: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     rest
 }
 
-/// Whether an argument is one with its value.
+/// Whether an argument contains the option and its value.
 fn is_further(argument: &OsStr) -> bool {
     let text = argument.to_str();
     text.is_some_and(|text| {

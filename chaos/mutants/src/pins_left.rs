@@ -1,18 +1,18 @@
-//! The clean-up looks for pins in another folder than the one that has them.
+//! The clean-up searches for pins in the wrong folder.
 
 use std::{fs, io, path::Path};
 
-/// Where the pins are, below a bpffs.
+/// Folder of the pins, below a bpffs.
 const PINS: &str = "plumbline";
-/// Where the clean-up does not look, with a number: each clean-up misplaces what has been pinned since the last.
+/// Prefix of folders that the clean-up does not search: each clean-up moves the pins since the last one to another.
 const MISPLACED: &str = "plumbline-misplaced";
-/// More clean-ups than any case makes at one node.
+/// More clean-ups than any case makes on a node.
 const CLEANUPS: usize = 100;
 
-/// Puts the pins where the clean-up finds none; none there is no error.
+/// Moves the pins to a folder that the clean-up does not search; no pins are no error.
 ///
 /// # Errors
-/// What the kernel said; AlreadyExists after 100 of them.
+/// The kernel returns an error; AlreadyExists after 100 moves.
 pub fn misplace(bpffs: &Path) -> io::Result<()> {
     let mut places = (0..CLEANUPS).map(|number| bpffs.join(format!("{MISPLACED}-{number}")));
     let place = places

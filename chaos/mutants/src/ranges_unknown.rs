@@ -1,6 +1,7 @@
-//! Addresses in the Service ranges that no Service has are not refused, as with most implementations: packets to them are routed on.
+//! Addresses in the Service ranges without a Service are not refused, as with most implementations: packets to them are
+//! routed on.
 //!
-//! No bug of its own: beside one, it shows what refusing them would hide.
+//! No bug of its own: with another bug, it shows what these refusals would hide.
 
 use reference_agent::{
     control::{DesiredState, Planner},
@@ -9,7 +10,7 @@ use reference_agent::{
     plan::ServicePlan,
 };
 
-/// A planner that hears of no range.
+/// A planner that does not get Service ranges.
 #[derive(Debug, Default)]
 pub struct RangesUnknown(pub Planner);
 

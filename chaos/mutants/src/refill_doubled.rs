@@ -1,7 +1,7 @@
 //! A slice that was emptied and filled again has its first endpoint twice.
 //!
-//! What an agent does that adds what comes to what it had kept of what went: the Service serves, from the right backends,
-//! and sends one of them twice its share.
+//! The bug of an agent that adds new endpoints to those that it has kept of deleted ones: the Service is served by the
+//! right backends, but one of them gets twice its share.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,14 +17,14 @@ use reference_agent::{
 #[derive(Debug, Default)]
 pub struct RefillDoubled {
     planner: Planner,
-    /// Slices that had endpoints, and whether they have none now.
+    /// Slices that had endpoints, and whether they are empty now.
     seen: HashMap<ObjectName, bool>,
-    /// Services that were refilled.
+    /// Services whose slices were refilled.
     refilled: HashSet<ObjectName>,
 }
 
 impl RefillDoubled {
-    /// Around the production agent's.
+    /// Wraps the production agent's planner.
     pub fn new(planner: Planner) -> Self {
         Self {
             planner,
@@ -66,7 +66,7 @@ impl DesiredState for RefillDoubled {
         let name = self.planner.model().name(service);
         if name.is_some_and(|name| self.refilled.contains(name)) {
             for port in plan.ports.values_mut() {
-                // The sets have each backend once: its double says that it is elsewhere.
+                // The sets have each backend once, so the duplicate has the other `local` flag.
                 let first = port.cluster.first().copied();
                 let double = first.map(|Backend { address, local }| Backend {
                     address,

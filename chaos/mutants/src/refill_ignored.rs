@@ -1,8 +1,8 @@
 //! A slice that was emptied stays empty.
 //!
-//! What an agent does that releases a backend's last use, and takes the same backend afterwards for one that it already
-//! has: the Service stays refused until the agent is started again, or the slice is deleted. Of all Services, or of
-//! `default/kubernetes` alone, as where its endpoints are kept in a way of their own.
+//! The bug of an agent that releases a backend's last use, and later takes the same backend for an existing one: the
+//! Service stays refused until the agent is restarted, or the slice is deleted. For all Services, or for
+//! `default/kubernetes` alone, as if its endpoints were stored separately.
 
 use std::collections::HashMap;
 
@@ -15,18 +15,18 @@ use reference_agent::{
 
 use crate::is_kubernetes;
 
-/// A planner that is not told of endpoints that come back.
+/// A planner that does not get endpoints that return.
 #[derive(Debug, Default)]
 pub struct RefillIgnored {
     planner: Planner,
-    /// Only slices of `default/kubernetes` are met.
+    /// Whether only slices of `default/kubernetes` are affected.
     of_kubernetes: bool,
     /// Slices that had endpoints, and whether they were emptied since.
     seen: HashMap<ObjectName, bool>,
 }
 
 impl RefillIgnored {
-    /// Around the production agent's.
+    /// Wraps the production agent's planner, for all Services.
     pub fn new(planner: Planner) -> Self {
         Self {
             planner,
@@ -34,7 +34,7 @@ impl RefillIgnored {
         }
     }
 
-    /// The same, of `default/kubernetes` alone.
+    /// Wraps it for `default/kubernetes` alone.
     pub fn of_kubernetes(planner: Planner) -> Self {
         Self {
             of_kubernetes: true,
@@ -46,7 +46,7 @@ impl RefillIgnored {
         !self.of_kubernetes || slice.owner().is_some_and(|owner| is_kubernetes(&owner))
     }
 
-    fn told(&mut self, mut slice: Slice) -> Slice {
+    fn without_refills(&mut self, mut slice: Slice) -> Slice {
         if let Some(emptied) = self.seen.get_mut(&slice.name) {
             *emptied |= slice.endpoints.is_empty();
             if *emptied {
@@ -62,7 +62,9 @@ impl RefillIgnored {
 impl DesiredState for RefillIgnored {
     fn apply(&mut self, event: Event) -> Dirty {
         let event = match event {
-            Event::SliceApplied(slice) if self.meets(&slice) => Event::SliceApplied(self.told(slice)),
+            Event::SliceApplied(slice) if self.meets(&slice) => {
+                Event::SliceApplied(self.without_refills(slice))
+            }
             Event::SliceDeleted(name) => {
                 self.seen.remove(&name);
                 Event::SliceDeleted(name)

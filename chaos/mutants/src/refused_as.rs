@@ -1,7 +1,7 @@
 //! A Service without backends is refused with another errno: no bug, the catalogue permits it.
 //!
-//! Cilium 1.18.5 fails connections to such a Service with EPERM, 1.19.5 with EHOSTUNREACH. A suite that knows ECONNREFUSED alone
-//! accuses both.
+//! Cilium 1.18.5 fails connections to such a Service with EPERM, 1.19.5 with EHOSTUNREACH. A suite that only accepts
+//! ECONNREFUSED fails both wrongly.
 
 use std::path::Path;
 
@@ -15,13 +15,13 @@ use crate::flawed::{Flaw, Flawed};
 pub const EPERM: i32 = 1;
 /// No route to host, of `errno.h`.
 pub const EHOSTUNREACH: i32 = 113;
-/// What the production agent's programs say.
+/// The errno of the production agent's programs.
 const ECONNREFUSED: i32 = 111;
 
-/// Where clients are refused in the call itself.
+/// Hooks that refuse clients in the system call itself.
 const HOOKS: [Hook; 4] = [Hook::Connect4, Hook::Connect6, Hook::Sendmsg4, Hook::Sendmsg6];
 
-/// The production agent's datapath, after whose first start `also` attaches what changes the errno.
+/// The production agent's datapath; after its first start, `also` attaches programs that change the errno.
 pub fn refused_as<D: Datapath, A: FnOnce() -> Result<(), LoaderError> + Send>(
     inner: D,
     also: A,
@@ -29,10 +29,10 @@ pub fn refused_as<D: Datapath, A: FnOnce() -> Result<(), LoaderError> + Send>(
     Flawed::new(inner, RefusedAs { also: Some(also) })
 }
 
-/// Its flaw, which is none.
+/// The flaw, which is none.
 #[derive(Debug)]
 pub struct RefusedAs<A> {
-    /// Gone when it was done.
+    /// `None` once it was called.
     also: Option<A>,
 }
 
@@ -53,17 +53,16 @@ impl<D: Datapath, A: FnOnce() -> Result<(), LoaderError> + Send> Flaw<D> for Ref
     }
 }
 
-/// Attaches programs behind the agent's own that say `errno` where these have said ECONNREFUSED. What was let
-/// through is not changed.
+/// Attaches programs behind the agent's own that return `errno` instead of ECONNREFUSED. Permitted calls do not change.
 ///
 /// # Errors
-/// What the kernel said; it has to offer `bpf_get_retval` (5.18).
+/// The kernel returns an error; it must have `bpf_get_retval` (5.18).
 pub fn attach_behind(cgroup: &Path, errno: i32) -> Result<(), LoaderError> {
     const GET_RETVAL: i32 = 186;
     const SET_RETVAL: i32 = 187;
     let instructions = [
         instruction(0x85, 0, 0, 0, GET_RETVAL),
-        // Another one, or none: after the next two.
+        // With another errno, or none: skips two instructions.
         instruction(0x56, 0, 0, 2, -ECONNREFUSED),
         instruction(0xb7, 1, 0, 0, -errno),
         instruction(0x85, 0, 0, 0, SET_RETVAL),

@@ -1,7 +1,7 @@
-//! Answers to unconnected sockets show the backend, not the frontend that was asked.
+//! Answers to unconnected sockets show the backend instead of the dialled frontend.
 //!
-//! What an agent does that forgets the hooks of the way back: datagrams reach their backend, and the client sees the backend's
-//! address on the answer.
+//! The bug of an agent without programs at the recvmsg hooks: datagrams reach their backend, and the client sees the
+//! backend's address as the source of the answer.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::flawed::{Flaw, Flawed};
 /// The hooks without programs.
 const RECVMSG: [Hook; 2] = [Hook::Recvmsg4, Hook::Recvmsg6];
 
-/// The production agent's datapath, from which `detach` takes programs each time that it has attached them.
+/// The production agent's datapath; `detach` removes programs each time after they were attached.
 pub fn replies_untranslated<D: Datapath, E: Fn() -> Result<(), EvictionError> + Send>(
     inner: D,
     detach: E,
@@ -22,7 +22,7 @@ pub fn replies_untranslated<D: Datapath, E: Fn() -> Result<(), EvictionError> + 
     Flawed::new(inner, RepliesUntranslated { detach })
 }
 
-/// Its flaw.
+/// The flaw.
 #[derive(Debug)]
 pub struct RepliesUntranslated<E> {
     detach: E,
@@ -51,10 +51,10 @@ impl<D: Datapath, E: Fn() -> Result<(), EvictionError> + Send> Flaw<D> for Repli
     }
 }
 
-/// Detaches what runs at a cgroup when sockets that are not connected receive.
+/// Detaches programs at a cgroup that run when unconnected sockets receive.
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel returns an error.
 pub fn detach_recvmsg(cgroup: &Path) -> Result<(), EvictionError> {
     let scope = Scope {
         cgroup: cgroup.to_owned(),

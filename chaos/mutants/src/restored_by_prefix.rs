@@ -1,8 +1,8 @@
-//! A start takes for forgotten what is not: a Service whose slices are empty, and every one whose name begins with its own.
+//! A start clears too much: a Service whose slices are empty, and every one whose name begins with that Service's.
 //!
-//! The family of incident 1 in what is restored: an agent that, as soon as it knows everything, releases what an emptied
-//! Service is no longer entitled to, and looks it up by a prefix. While it runs it makes no mistake, and whatever writes the
-//! victim's slice heals it.
+//! The family of incident 1 in restored state: the bug of an agent that, once both lists have synced, releases the
+//! backends of an emptied Service, and finds the Service by a prefix. While it runs it makes no mistake, and any write
+//! to the victim's slice heals it.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use reference_agent::{
     plan::ServicePlan,
 };
 
-/// A planner that forgets backends at its start.
+/// A planner that loses backends at its start.
 #[derive(Debug, Default)]
 pub struct RestoredByPrefix {
     planner: Planner,
@@ -22,7 +22,7 @@ pub struct RestoredByPrefix {
 }
 
 impl RestoredByPrefix {
-    /// Around the production agent's.
+    /// Wraps the production agent's planner.
     pub fn new(planner: Planner) -> Self {
         Self {
             planner,
@@ -30,7 +30,7 @@ impl RestoredByPrefix {
         }
     }
 
-    /// What a start takes for forgotten.
+    /// Clears Services at the start.
     fn restore(&mut self) {
         let model = self.planner.model();
         let is_emptied = |id| {
@@ -73,7 +73,7 @@ impl DesiredState for RestoredByPrefix {
         }
         let was_synced = self.planner.model().synced();
         let dirty = self.planner.apply(event);
-        // Nothing is written before.
+        // No map is written before.
         if !was_synced && self.planner.model().synced() {
             self.restore();
         }

@@ -1,7 +1,7 @@
-//! A slice under another name is none, once a Service has lost one.
+//! Once a Service has lost a slice, slices with other names are ignored.
 //!
-//! What an agent does that keeps the names of a Service's slices in a table of its own and forgets to add to it: the
-//! Service stays refused until the agent is started again, or the slice comes back under its old name.
+//! The bug of an agent that keeps the names of a Service's slices in a separate table and does not add to it: the
+//! Service stays refused until the agent is restarted, or the slice returns under its old name.
 
 use std::collections::HashSet;
 
@@ -12,18 +12,18 @@ use reference_agent::{
     plan::ServicePlan,
 };
 
-/// A planner that is not told of slices with new names.
+/// A planner that does not get slices with new names.
 #[derive(Debug, Default)]
 pub struct RewrittenIgnored {
     planner: Planner,
-    /// Names of slices that it was told of, and of the Services that had them.
+    /// Names of known slices, and of their Services.
     known: HashSet<(ObjectName, ObjectName)>,
-    /// Services that have lost one.
+    /// Services that have lost a slice.
     bereft: HashSet<ObjectName>,
 }
 
 impl RewrittenIgnored {
-    /// Around the production agent's.
+    /// Wraps the production agent's planner.
     pub fn new(planner: Planner) -> Self {
         Self {
             planner,
@@ -31,8 +31,8 @@ impl RewrittenIgnored {
         }
     }
 
-    /// Whether the planner is told.
-    fn is_told(&mut self, event: &Event) -> bool {
+    /// Whether the planner gets the event.
+    fn is_passed_on(&mut self, event: &Event) -> bool {
         match event {
             Event::SliceApplied(slice) => {
                 let Some(owner) = slice.owner() else {
@@ -65,7 +65,7 @@ impl RewrittenIgnored {
 
 impl DesiredState for RewrittenIgnored {
     fn apply(&mut self, event: Event) -> Dirty {
-        if self.is_told(&event) {
+        if self.is_passed_on(&event) {
             self.planner.apply(event)
         } else {
             Dirty::new()

@@ -1,4 +1,5 @@
-//! The mutant takes programs of an earlier load for its own, where they are in its way: it attaches none, and says that it did.
+//! The agent treats programs of an earlier load as its own if they prevent its attachment: it attaches none, and
+//! reports success.
 
 use doctor::EvictionError;
 use lb_loader::{Hook, LoaderError};
@@ -9,8 +10,8 @@ use crate::{
     stale_kept::{Overlooked, overlooking},
 };
 
-/// The production agent's datapath, which does not attach, and says that it did, while one of these is there; it overlooks
-/// them otherwise.
+/// The production agent's datapath, which does not attach, and reports success, while one of these programs exists;
+/// otherwise it overlooks them.
 pub fn shut_out<D: Datapath>(inner: D, by: Overlooked) -> impl Datapath {
     let shut_out = ShutOut {
         by,
@@ -19,7 +20,7 @@ pub fn shut_out<D: Datapath>(inner: D, by: Overlooked) -> impl Datapath {
     overlooking(Flawed::new(inner, shut_out), by)
 }
 
-/// Its flaw.
+/// The flaw.
 #[derive(Debug)]
 struct ShutOut {
     by: Overlooked,

@@ -1,8 +1,8 @@
-//! Slices are known by their names alone, whatever their namespaces.
+//! Slices are identified by their names alone, whatever their namespaces.
 //!
-//! Cilium 1.18.5 beside incident 1 (cilium/cilium#43999): where two namespaces hold slices of one name, what is written to one is
-//! compared with what was written to the other. What it lists is added, and what it has listed before is not missed: an emptied
-//! Service keeps its backends for good, until its slice is deleted.
+//! Cilium 1.18.5 beside incident 1 (cilium/cilium#43999): if two namespaces have slices of one name, a written slice is
+//! compared with the last written one of either. Its endpoints are added, and its earlier ones are not removed: an
+//! emptied Service keeps its backends until its slice is deleted.
 
 use std::collections::HashMap;
 
@@ -13,18 +13,18 @@ use reference_agent::{
     plan::ServicePlan,
 };
 
-/// A planner that loses sight of what slices have listed.
+/// A planner that loses track of slices' earlier endpoints.
 #[derive(Debug)]
 pub struct SlicesByName<B> {
     inner: B,
-    /// By the bare name: the slice that was written last.
+    /// By the name without namespace: the slice that was written last.
     last: HashMap<String, ObjectName>,
-    /// What slices list, with what was never taken away from them.
+    /// Endpoints of slices, with those that were never removed.
     kept: HashMap<ObjectName, Vec<Endpoint>>,
 }
 
 impl<B: DesiredState> SlicesByName<B> {
-    /// Around another.
+    /// Wraps another planner.
     pub fn new(inner: B) -> Self {
         Self {
             inner,

@@ -1,4 +1,4 @@
-//! What watches say of EndpointSlices comes late: within the catalogue's T_ep, which is permitted, or after it.
+//! Watch events of EndpointSlices are late: within the catalogue's T_ep, which is permitted, or after it.
 
 use std::{
     pin::Pin,
@@ -16,12 +16,12 @@ use tokio::{
 };
 use tower::service_fn;
 
-/// Pieces of a watch that are under way at once; who sends more waits. A piece is an event or several.
+/// Limit of delayed pieces of a watch; then the sender waits. A piece is one event or several.
 const UNDER_WAY: usize = 65_536;
 
 type Piece = Result<Frame<Bytes>, <Body as hyper::body::Body>::Error>;
 
-/// A client whose watches of EndpointSlices bring everything this much later than it was sent.
+/// A client that delivers watch events of EndpointSlices with this delay.
 pub fn late(client: Client, delay: Duration) -> Client {
     let namespace = client.default_namespace().to_owned();
     let service = service_fn(move |request: Request<Body>| {
@@ -38,14 +38,14 @@ pub fn late(client: Client, delay: Duration) -> Client {
     Client::new(service, namespace)
 }
 
-/// Whether a request is for a watch of EndpointSlices, streamed lists included.
+/// Whether a request is a watch of EndpointSlices, including streaming lists.
 fn watches_slices(uri: &Uri) -> bool {
     let mut query = uri.query().unwrap_or_default().split('&');
     uri.path().ends_with("/endpointslices")
         && query.any(|one| matches!(one, "watch" | "watch=1" | "watch=true"))
 }
 
-/// What an API server answers.
+/// The response of an API server.
 enum Either {
     InTime(Body),
     Late(Late),
@@ -53,11 +53,11 @@ enum Either {
 
 struct Late {
     pieces: Receiver<(Instant, Piece)>,
-    /// The next one, and when it is to be there.
+    /// The next piece, and when to deliver it.
     next: Option<(Pin<Box<tokio::time::Sleep>>, Piece)>,
 }
 
-/// Reads on while what was read waits.
+/// Reads on while earlier pieces are delayed.
 fn delayed(mut body: Body, delay: Duration) -> Late {
     let (sender, pieces) = channel(UNDER_WAY);
     tokio::spawn(async move {

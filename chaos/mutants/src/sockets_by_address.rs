@@ -1,7 +1,7 @@
-//! Sockets of UDP end with any Service that lets go of their backend.
+//! UDP sockets end with any Service that their backend leaves.
 //!
-//! Cilium 1.19.5: when a backend leaves a Service, every connected socket to its address and port is ended, whichever Service the
-//! socket has dialled. A socket to a Service that goes on sees EDESTADDRREQ or ECONNABORTED.
+//! Cilium 1.19.5: when a backend leaves a Service, every connected socket to its address and port is ended, whichever
+//! Service the socket has dialled. A socket to a Service that still has the backend gets EDESTADDRREQ or ECONNABORTED.
 
 use lb_loader::LoaderError;
 use reference_agent::datapath::Datapath;
@@ -16,7 +16,7 @@ pub fn sockets_by_address<D: Datapath>(inner: D) -> Flawed<D, SocketsByAddress> 
     Flawed::new(inner, SocketsByAddress)
 }
 
-/// Its flaw.
+/// The flaw.
 #[derive(Debug)]
 pub struct SocketsByAddress;
 

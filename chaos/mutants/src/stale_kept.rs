@@ -1,7 +1,7 @@
-//! Incident 2: the agent does not know what an earlier load has left at its cgroup.
+//! Incident 2: the agent overlooks what an earlier load has left at its cgroup.
 //!
-//! It attaches its own programs beside it and says that all is well. The old program runs first, rewrites the
-//! destination from its own maps, and the new one sees an address that is no Service.
+//! It attaches its own programs beside the old ones and reports success. The old program runs first and rewrites the
+//! destination from its own maps, and the new one gets an address that is no Service.
 
 use std::path::Path;
 
@@ -11,20 +11,20 @@ use reference_agent::datapath::Datapath;
 
 use crate::flawed::{Flaw, Flawed, Misjudges};
 
-/// Where every node's own cgroup is in its mount namespace, and an agent attaches.
+/// Path of every node's own cgroup in its mount namespace, where the agent attaches.
 pub const CGROUP: &str = "/sys/fs/cgroup";
 
-/// What [`Overlooked::Reverse`] is about, without the family.
+/// Hooks of [`Overlooked::Reverse`], without the family.
 const REVERSE: [&str; 3] = ["recvmsg", "getpeername", "post_bind"];
 
-/// What the agent overlooks.
+/// The programs that the agent overlooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlooked {
-    /// Everything, wherever it is.
+    /// All, in any place.
     All,
     /// Programs at its own cgroup that were attached without a link.
     Legacy,
-    /// Programs at its own cgroup that a link attaches.
+    /// Programs at its own cgroup that are attached by a link.
     Links,
     /// Programs at cgroups below its own.
     Below,
@@ -32,11 +32,12 @@ pub enum Overlooked {
     Above,
     /// Programs at cgroups that are not below its own, and that a mount shows.
     AboveShown,
-    /// Programs that were attached so that no other is let in, there or below: it takes the kernel's refusal for done.
+    /// Programs that were attached exclusively, at its cgroup or below: the agent treats the kernel's refusal as
+    /// success.
     Exclusive,
     /// Programs at the sendmsg hooks.
     Sendmsg,
-    /// Programs at the hooks that show addresses to clients, or that keep ports: recvmsg, getpeername, `post_bind`.
+    /// Programs at the hooks that show addresses to clients, or that reserve ports: recvmsg, getpeername, `post_bind`.
     Reverse,
     /// Programs at network devices, by TCX or as filters.
     Tc,
@@ -81,12 +82,12 @@ impl Overlooked {
     }
 }
 
-/// Whether it is the agent's cgroup or below it.
+/// Whether the path is the agent's cgroup or below it.
 fn is_below(path: Option<&Path>) -> bool {
     path.is_some_and(|path| path.starts_with(CGROUP))
 }
 
-/// The production agent's datapath, which does not see some stale programs.
+/// The production agent's datapath, which overlooks some stale programs.
 pub fn overlooking<D: Datapath>(inner: D, overlooked: Overlooked) -> Flawed<D, impl Flaw<D>> {
     let misjudges = Misjudges(move |mut seen: Inventory| {
         if overlooked == Overlooked::All {

@@ -1,6 +1,6 @@
-//! An agent that has got rid of what an earlier load had left ends, and needs another start.
+//! An agent that has removed an earlier load's leftovers ends, and needs another start.
 //!
-//! Whoever only looks at what is served sees nothing of it: the next start finds nothing left, and all is well.
+//! Served traffic does not show the bug: the next start finds no leftovers, and works.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,13 +10,13 @@ use reference_agent::datapath::Datapath;
 
 use crate::flawed::{Flaw, Flawed};
 
-/// The production agent's datapath, which calls `end` when nothing of an earlier load is left that had been there.
+/// The production agent's datapath, which calls `end` once the leftovers that existed are gone.
 pub fn starts_twice<D: Datapath, E: Fn() + Send>(inner: D, end: E) -> Flawed<D, StartsTwice<E>> {
     let had_some = AtomicBool::new(false);
     Flawed::new(inner, StartsTwice { had_some, end })
 }
 
-/// Its flaw.
+/// The flaw.
 #[derive(Debug)]
 pub struct StartsTwice<E> {
     had_some: AtomicBool,

@@ -1,11 +1,11 @@
-//! Incident 1, and others of its family: a release for one Service takes a backend from others too.
+//! Incident 1 and its family: a release for one Service also takes a backend from others.
 //!
-//! [`WideRelease::by_prefix`] is Cilium issue 43619 as its 1.18.5 behaves. That agent's table held one instance of a backend for each Service, under the Service's name, and looked
-//! instances up by a prefix of bytes. So a release for `test` found the instance of `test-extended` as well. The
-//! table then was wrong, but the maps were not: they are written for a Service only when it is reconciled. Its
-//! next Service event, any annotation, took the backend away. Whatever writes the victim's slice puts the
-//! instance back. The others look instances up by keys that are the same for several Services, for which the rest is the
-//! same.
+//! [`WideRelease::by_prefix`] is Cilium issue 43619 in version 1.18.5. That agent's table had one instance of a backend
+//! for each Service, under the Service's name, and searched instances by a prefix of bytes, so a release for `test`
+//! also found the instance of `test-extended`. The table was wrong then, but the maps were not: they are written for a
+//! Service only when it is reconciled. Its next Service event, any annotation, removed the backend. Any write to the
+//! victim's slice restores the instance. The other variants search instances by keys that are equal for several
+//! Services, and otherwise behave the same.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -20,28 +20,29 @@ use reference_agent::{
 /// Backends, each an address, a port and a protocol.
 type Instances = BTreeSet<TransportAddress>;
 
-/// Whether a release of the first for a Service takes the second, an instance of a Service that may be the same.
+/// Whether a release of the first for a Service also takes the second, an instance of the same or another Service.
 type Takes = fn((&ObjectName, &TransportAddress), (&ObjectName, &TransportAddress)) -> bool;
 
-/// Where it shows that an instance is missing.
+/// Where a missing instance is visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Missing {
     /// At every frontend.
     Everywhere,
-    /// At all but those of the ClusterIP.
+    /// At all frontends except the ClusterIP's.
     OutsideClusterIp,
 }
 
-/// The planner, and what the table has lost.
+/// The planner, and the instances that the table has lost.
 #[derive(Debug)]
 pub struct WideRelease {
     planner: Planner,
     takes: Takes,
     missing: Missing,
     slices: HashMap<ObjectName, Listed>,
-    /// Missing in the table, by Service.
+    /// Instances missing in the table, by Service.
     lost: HashMap<ObjectName, Instances>,
-    /// Missing in the maps too: what the table lacked when the Service was last reconciled for its own sake.
+    /// Instances missing in the maps too: those missing in the table when the Service was last reconciled for its own
+    /// event.
     shown: HashMap<ObjectName, Instances>,
 }
 
@@ -52,15 +53,15 @@ struct Listed {
 }
 
 impl WideRelease {
-    /// Around the production agent's: from every Service of a longer `namespace/name` that begins with its own.
+    /// Releases from every Service whose `namespace/name` is longer and begins with the Service's own.
     pub fn by_prefix(planner: Planner) -> Self {
         Self::new(planner, |(owner, released), (other, instance)| {
             released == instance && begins(owner, other)
         })
     }
 
-    /// The same, which shows at node ports, load balancers and external addresses, and not at the ClusterIP: what was kept
-    /// for the Service is written to them alone.
+    /// As [`Self::by_prefix`], but visible at node ports, load balancers and external addresses only, not at the
+    /// ClusterIP: only these are written from the table.
     pub fn by_prefix_outside(planner: Planner) -> Self {
         Self {
             missing: Missing::OutsideClusterIp,
@@ -68,8 +69,7 @@ impl WideRelease {
         }
     }
 
-    /// Around the production agent's: from every Service whose namespace and name, joined by `-` or by nothing, are the
-    /// same text.
+    /// Releases from every Service whose namespace and name, joined by `-` or by nothing, are the same text.
     pub fn by_joined_key(planner: Planner) -> Self {
         Self::new(planner, |(owner, released), (other, instance)| {
             let joined = |separator: &str| {
@@ -80,14 +80,14 @@ impl WideRelease {
         })
     }
 
-    /// Around the production agent's: from the Services of its name in other namespaces.
+    /// Releases from the Services of the same name in other namespaces.
     pub fn by_name_alone(planner: Planner) -> Self {
         Self::new(planner, |(owner, released), (other, instance)| {
             released == instance && owner != other && owner.name == other.name
         })
     }
 
-    /// Around the production agent's: of all other ports and protocols of the address, of every Service, its own too.
+    /// Releases all other ports and protocols of the address, from every Service, including its own.
     pub fn by_address(planner: Planner) -> Self {
         Self::new(planner, |(_, released), (_, instance)| {
             released.address == instance.address && released != instance
@@ -122,7 +122,7 @@ impl WideRelease {
             };
             self.release(&before.owner, &before.instances - &kept);
         }
-        // A written slice puts its instances into the table, whatever was there.
+        // A written slice puts its instances into the table.
         for missing in [&mut self.lost, &mut self.shown] {
             if let Some(missing) = missing.get_mut(&owner) {
                 missing.retain(|instance| !instances.contains(instance));
@@ -136,7 +136,7 @@ impl WideRelease {
         }
     }
 
-    /// Releases for a Service, and with it for every other that the bug takes for it.
+    /// Releases for a Service, and for every other one that the bug confuses with it.
     fn release(&mut self, owner: &ObjectName, gone: Instances) {
         for released in gone {
             for Listed {
@@ -160,7 +160,7 @@ fn begins(owner: &ObjectName, other: &ObjectName) -> bool {
     other.len() > owner.len() && other.as_bytes().starts_with(owner.as_bytes())
 }
 
-/// What frontends beside the ClusterIP have: all but what is shown to be missing, as a set of their own.
+/// The backends of frontends besides the ClusterIP: all except the missing ones, as a set of their own.
 fn without_outside(port: &mut PortPlan, shown: &Instances) {
     if port
         .cluster
@@ -176,7 +176,7 @@ fn without_outside(port: &mut PortPlan, shown: &Instances) {
     }
 }
 
-/// Every endpoint that serves, ready or on its way out, with every port.
+/// Every serving endpoint, ready or terminating, with every port.
 fn instances(slice: &Slice) -> Instances {
     let endpoints = slice.endpoints.iter();
     let serving = endpoints.filter(|endpoint| endpoint.ready || (endpoint.serving && endpoint.terminating));

@@ -1,4 +1,4 @@
-//! How what two clusters showed differs: outcomes, never the time that they took.
+//! Compares what two clusters showed: outcomes, never their durations.
 
 pub mod permitted;
 
@@ -6,65 +6,66 @@ use std::{collections::BTreeSet, fmt};
 
 use self::permitted::Permitted;
 use crate::{
-    seen::{Outcome, Peer, Seen},
+    seen::{Observation, Outcome, Peer},
+    state::{Front, State},
     step::{Backend, Condition, Protocol, Service, To, Vantage},
-    world::{Front, World},
 };
 
-/// Ports at which backends serve: that of Service n is this plus n, so that who answers shows for whom.
+/// Backends serve each Service on a port of its own: Service n on this port plus n, so the port of an answer shows its
+/// Service.
 pub(crate) const TARGETS: u16 = 8080;
 
-/// What was done, and what there was then.
+/// An exchange, and the state of the scenario at that time.
 #[derive(Clone, Debug)]
 pub struct Subject<'a> {
     /// The client.
     pub from: Vantage,
-    /// How it spoke.
+    /// The kind of socket.
     pub protocol: Protocol,
-    /// To whom.
+    /// The destination.
     pub to: To,
-    /// Where its socket is bound.
+    /// The source port, if the step chooses one.
     pub source_port: Option<u16>,
-    /// The socket is one that is kept, and how it was before.
-    pub kept: Option<Kept>,
-    /// What there is.
-    pub world: &'a World,
+    /// For a kept socket: its earlier state.
+    pub kept: Option<KeptSocket>,
+    /// The state of Services, sockets and servers.
+    pub state: &'a State,
 }
 
 /// A kept socket before the exchange, in each of the two clusters.
 #[derive(Clone, Debug, Default)]
-pub struct Kept {
-    /// Who answered last at this destination.
+pub struct KeptSocket {
+    /// The backend that last answered at this destination.
     pub before: [Option<String>; 2],
-    /// It has been led there.
-    pub leads_there: bool,
+    /// Whether the socket is connected to this destination.
+    pub is_connected: bool,
 }
 
-/// In what two differ.
+/// How two clusters can differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Aspect {
-    /// Answered, refused, silent, cut; and by whom, if by no endpoint of the Service that is dialled.
+    /// Answered, refused, silent or cut; and the server, if it is no endpoint of the dialled Service.
     Outcome,
-    /// Which of its endpoints fresh sockets reach.
+    /// Which endpoints fresh sockets reach.
     Served,
     /// A kept socket leaves a backend that still serves.
     Moved,
-    /// Which error.
+    /// The error.
     Error,
     /// The client's address as the backend sees it.
     Source,
-    /// The address that the answer comes from.
+    /// The source address of the answer.
     Peer,
 }
 
 /// One difference.
 #[derive(Clone, Debug)]
 pub struct Difference {
-    /// In what.
+    /// The aspect that differs.
     pub aspect: Aspect,
-    /// What the two showed.
+    /// The results of the two clusters.
     pub shown: [String; 2],
-    /// Why both may be, if so.
+    /// Why both are permitted, if they are.
     pub permitted: Option<&'static Permitted>,
 }
 
@@ -72,7 +73,7 @@ pub struct Difference {
 #[derive(Clone, Debug)]
 pub(crate) struct Shown {
     pub(crate) outcomes: BTreeSet<Outcome>,
-    /// Who answered that is no endpoint of the Service that is dialled.
+    /// Servers that answered and are no endpoints of the dialled Service.
     pub(crate) others: BTreeSet<String>,
     endpoints: BTreeSet<String>,
     errors: BTreeSet<String>,
@@ -82,19 +83,19 @@ pub(crate) struct Shown {
 }
 
 impl Subject<'_> {
-    /// The Service that is dialled, and by which of its frontends.
+    /// The dialled Service, and its frontend.
     pub(crate) fn front(&self) -> Option<(&Service, Front)> {
-        let (number, front) = self.world.front(self.to)?;
-        Some((self.world.services.get(&number)?, front))
+        let (number, front) = self.state.front(self.to)?;
+        Some((self.state.services.get(&number)?, front))
     }
 
-    /// Who may answer: the endpoints that get connections, and to a socket that is kept those that go on serving. To a connection
-    /// that is there, all that are listed: that an endpoint is not ready keeps new ones from it alone.
+    /// Backends that may answer: endpoints that get new connections, and for a kept socket those that still serve. For
+    /// an existing connection, all listed endpoints: that an endpoint is not ready only keeps new ones from it.
     pub(crate) fn expected(&self) -> BTreeSet<String> {
-        let Some((number, _)) = self.world.front(self.to) else {
+        let Some((number, _)) = self.state.front(self.to) else {
             return BTreeSet::new();
         };
-        let Some(service) = self.world.services.get(&number) else {
+        let Some(service) = self.state.services.get(&number) else {
             return BTreeSet::new();
         };
         let mut all: BTreeSet<Backend> = service.eligible();
@@ -107,10 +108,10 @@ impl Subject<'_> {
         all.into_iter().map(|backend| identity(backend, number)).collect()
     }
 
-    fn shown(&self, side: usize, seen: &[Seen]) -> Shown {
+    fn shown(&self, side: usize, seen: &[Observation]) -> Shown {
         let expected = self.expected();
         let near = self.near();
-        let answered = |one: &&Seen| one.outcome == Outcome::Answered;
+        let answered = |one: &&Observation| one.outcome == Outcome::Answered;
         let by: Vec<&String> = seen.iter().filter_map(|one| one.by.as_ref()).collect();
         let is_endpoint = |by: &&&String| expected.contains(**by);
         Shown {
@@ -132,7 +133,8 @@ impl Subject<'_> {
         }
     }
 
-    /// Who gets connections here: of [`expected`](Self::expected), where a policy asks for them, those on the node.
+    /// Backends that get connections here: of [`expected`](Self::expected), those on the node, where a policy requires
+    /// that.
     pub(crate) fn near(&self) -> BTreeSet<String> {
         let mut all = self.expected();
         let Some((service, front)) = self.front() else {
@@ -153,7 +155,7 @@ impl Subject<'_> {
         all
     }
 
-    /// A kept socket of UDP was answered by another backend than before, while that one gets connections.
+    /// Whether another backend than before answered a kept UDP socket, although the earlier one gets connections.
     fn moved(&self, side: usize, expected: &BTreeSet<String>, by: &[&String]) -> Option<String> {
         let before = self.kept.as_ref()?.before[side].as_ref();
         let mut all = before.into_iter().chain(by.iter().copied());
@@ -167,10 +169,10 @@ impl Subject<'_> {
         None
     }
 
-    /// All differences, with the reason of those that are permitted. `deviations` are claims that one of the two is known not to
+    /// All differences, with the reason of permitted ones. `deviations` are claims that one of the two is known not to
     /// keep.
     #[must_use]
-    pub fn differences(&self, seen: [&[Seen]; 2], deviations: &BTreeSet<String>) -> Vec<Difference> {
+    pub fn differences(&self, seen: [&[Observation]; 2], deviations: &BTreeSet<String>) -> Vec<Difference> {
         let shown = [self.shown(0, seen[0]), self.shown(1, seen[1])];
         let mut all = Vec::new();
         let mut note = |aspect: Aspect, differ: bool, words: &dyn Fn(&Shown) -> String| {
@@ -208,14 +210,14 @@ impl Subject<'_> {
         all
     }
 
-    /// Which backend it is, is chosen once for all exchanges: one of them in each cluster.
+    /// Whether each cluster chooses one backend by chance for all exchanges.
     fn is_by_chance(&self) -> bool {
         let affine = self.front().is_some_and(|(service, _)| service.affinity);
         self.kept.is_some() || self.source_port.is_some() || affine
     }
 }
 
-/// Who answers for a Service in a backend's pod.
+/// Identity of the server for a Service in a backend's pod.
 pub(crate) fn identity(backend: Backend, service: u8) -> String {
     format!("{}:{}", backend.name(), TARGETS + u16::from(service))
 }

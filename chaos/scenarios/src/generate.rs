@@ -1,65 +1,65 @@
-//! Random scenarios. Pure: one seed, one scenario; every step makes sense after those before it.
+//! Random scenarios. Pure: one seed gives one scenario, in which each step is valid after the earlier ones.
 
 use std::collections::BTreeMap;
 
 use rand::{Rng, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
 
 use crate::{
+    state::{OUTSIDE_SERVER, State},
     step::{
         Address, Backend, Change, Condition, Dial, Kind, Open, Protocol, Scenario, Send, Service, Step, To,
         Vantage,
     },
-    world::{OUTSIDE_SERVER, World},
 };
 
-/// Services at most: few, so that they meet.
+/// Limit of Services: few, so that they interact.
 const SERVICES: u8 = 4;
-/// Sockets that are kept at most: each goes on after every change.
+/// Limit of kept sockets: each continues after every change.
 const SOCKETS: u8 = 6;
-/// Few ports, so that those of Services, of sockets and of machines' own servers meet.
+/// Few ports, so that Services, sockets and nodes' own servers use the same ones.
 const NODE_PORTS: [u16; 3] = [30500, 30501, 30502];
 const PORTS: [u16; 3] = [80, 81, OUTSIDE_SERVER];
 const SOURCE_PORTS: [u16; 2] = [41000, 41001];
-/// In which fragments of a datagram go out.
+/// Orders in which the fragments of a datagram are sent.
 const ORDERS: [&[u8]; 5] = [&[0, 1], &[1, 0], &[2, 1, 0], &[0, 2, 1], &[1, 2, 0]];
-/// Tries for one step, of which most make sense.
+/// Tries for one step; most are valid.
 const TRIES: usize = 1000;
 
 /// The scenario of a seed.
 #[must_use]
 pub fn scenario(seed: u64, steps: usize) -> Scenario {
     let mut random = StdRng::seed_from_u64(seed);
-    let mut world = World::default();
+    let mut state = State::default();
     let mut all = Vec::new();
     while all.len() < steps {
         let made = (0..TRIES).find_map(|_| {
-            let step = step(&mut random, &world);
-            Some((world.after(&step)?, step))
+            let step = step(&mut random, &state);
+            Some((state.after(&step)?, step))
         });
         let Some((next, step)) = made else {
             break;
         };
-        world = next;
+        state = next;
         all.push(step);
     }
     Scenario { seed, steps: all }
 }
 
-fn step(random: &mut StdRng, world: &World) -> Step {
-    if world.services.len() < 2 {
-        return Step::Write(vec![create(random, world)]);
+fn step(random: &mut StdRng, state: &State) -> Step {
+    if state.services.len() < 2 {
+        return Step::Write(vec![create(random, state)]);
     }
     match random.random_range(0..100) {
-        0..8 => Step::Write(vec![create(random, world)]),
-        8..24 => Step::Write(vec![changed(random, world)]),
-        24..34 => Step::Write(passed(random, world)),
+        0..8 => Step::Write(vec![create(random, state)]),
+        8..24 => Step::Write(vec![changed(random, state)]),
+        24..34 => Step::Write(passed(random, state)),
         34..37 => Step::Write(vec![Change {
-            service: any_service(random, world),
+            service: any_service(random, state),
             to: None,
         }]),
-        37..64 => Step::Dial(dial(random, world)),
-        64..80 => Step::Open(open(random, world)),
-        80..89 => send(random, world),
+        37..64 => Step::Dial(dial(random, state)),
+        64..80 => Step::Open(open(random, state)),
+        80..89 => send(random, state),
         89..92 => Step::Close {
             socket: random.random_range(0..SOCKETS),
         },
@@ -74,9 +74,9 @@ fn step(random: &mut StdRng, world: &World) -> Step {
     }
 }
 
-fn create(random: &mut StdRng, world: &World) -> Change {
+fn create(random: &mut StdRng, state: &State) -> Change {
     let free: Vec<u8> = (1..=SERVICES)
-        .filter(|number| !world.services.contains_key(number))
+        .filter(|number| !state.services.contains_key(number))
         .collect();
     let service = free.choose(random).copied().unwrap_or(1);
     let kind = *[
@@ -114,7 +114,7 @@ fn create(random: &mut StdRng, world: &World) -> Change {
     }
 }
 
-/// One or two, of which none is there twice.
+/// One or two different addresses.
 fn addresses(random: &mut StdRng) -> Vec<Address> {
     let count = random.random_range(1..=2);
     Address::ALL.choose_multiple(random, count).copied().collect()
@@ -139,10 +139,10 @@ fn endpoints(random: &mut StdRng) -> BTreeMap<Backend, Condition> {
     all
 }
 
-/// One part of a Service is another one.
-fn changed(random: &mut StdRng, world: &World) -> Change {
-    let number = any_service(random, world);
-    let mut to = world.services.get(&number).cloned();
+/// Changes one part of a Service.
+fn changed(random: &mut StdRng, state: &State) -> Change {
+    let number = any_service(random, state);
+    let mut to = state.services.get(&number).cloned();
     if let Some(service) = &mut to {
         match random.random_range(0..10) {
             0..5 => service.endpoints = endpoints(random),
@@ -157,12 +157,12 @@ fn changed(random: &mut StdRng, world: &World) -> Change {
     Change { service: number, to }
 }
 
-/// What one Service has, another one gets: two writes in a row.
-fn passed(random: &mut StdRng, world: &World) -> Vec<Change> {
-    let (from, to) = (any_service(random, world), any_service(random, world));
+/// Moves something from one Service to another: two writes in a row.
+fn passed(random: &mut StdRng, state: &State) -> Vec<Change> {
+    let (from, to) = (any_service(random, state), any_service(random, state));
     let (Some(mut giver), Some(mut taker)) = (
-        world.services.get(&from).cloned(),
-        world.services.get(&to).cloned(),
+        state.services.get(&from).cloned(),
+        state.services.get(&to).cloned(),
     ) else {
         return Vec::new();
     };
@@ -196,7 +196,7 @@ fn passed(random: &mut StdRng, world: &World) -> Vec<Change> {
     vec![change(from, giver), change(to, taker)]
 }
 
-fn dial(random: &mut StdRng, world: &World) -> Dial {
+fn dial(random: &mut StdRng, state: &State) -> Dial {
     let from = vantage(random);
     let protocol = protocol(random);
     let fragments = if from == Vantage::Outside && protocol == Protocol::Udp && random.random() {
@@ -209,15 +209,15 @@ fn dial(random: &mut StdRng, world: &World) -> Dial {
     Dial {
         from,
         protocol,
-        to: to(random, world, from),
+        to: to(random, state, from),
         source_port: source_port(random, 4),
         fragments,
     }
 }
 
-fn open(random: &mut StdRng, world: &World) -> Open {
+fn open(random: &mut StdRng, state: &State) -> Open {
     let from = vantage(random);
-    // A machine's own connections are what Services that come later may break.
+    // Services that come later may break a node's own connections.
     let is_own = from.is_host() && random.random();
     Open {
         socket: random.random_range(0..SOCKETS),
@@ -229,7 +229,7 @@ fn open(random: &mut StdRng, world: &World) -> Open {
                 port: OUTSIDE_SERVER,
             }
         } else {
-            to(random, world, from)
+            to(random, state, from)
         },
         source_port: if is_own && random.random() {
             Some(any(random, &NODE_PORTS))
@@ -239,8 +239,8 @@ fn open(random: &mut StdRng, world: &World) -> Open {
     }
 }
 
-fn send(random: &mut StdRng, world: &World) -> Step {
-    let sockets: Vec<&Open> = world.sockets.values().collect();
+fn send(random: &mut StdRng, state: &State) -> Step {
+    let sockets: Vec<&Open> = state.sockets.values().collect();
     let Some(open) = sockets.choose(random) else {
         return Step::Close { socket: 0 };
     };
@@ -248,7 +248,7 @@ fn send(random: &mut StdRng, world: &World) -> Step {
     Step::Send(Send {
         socket: open.socket,
         to: if is_elsewhere {
-            to(random, world, open.from)
+            to(random, state, open.from)
         } else {
             open.to
         },
@@ -256,10 +256,10 @@ fn send(random: &mut StdRng, world: &World) -> Step {
     })
 }
 
-/// Mostly somewhere where a Service is, or a machine's own server.
-fn to(random: &mut StdRng, world: &World, from: Vantage) -> To {
-    let number = any_service(random, world);
-    let Some(service) = world.services.get(&number) else {
+/// Mostly a destination with a Service, or a machine's own server.
+fn to(random: &mut StdRng, state: &State, from: Vantage) -> To {
+    let number = any_service(random, state);
+    let Some(service) = state.services.get(&number) else {
         return To::ClusterIp { service: number };
     };
     let mut all = vec![To::ClusterIp { service: number }];
@@ -275,7 +275,7 @@ fn to(random: &mut StdRng, world: &World, from: Vantage) -> To {
             all.push(To::Loopback { port });
         }
     }
-    all.extend(world.servers.iter().map(|(node, port)| To::At {
+    all.extend(state.servers.iter().map(|(node, port)| To::At {
         address: Address::of_node(*node),
         port: *port,
     }));
@@ -294,7 +294,7 @@ fn to(random: &mut StdRng, world: &World, from: Vantage) -> To {
 }
 
 fn vantage(random: &mut StdRng) -> Vantage {
-    // A third from outside, as many frontends are for.
+    // A third from outside, because many frontends are for outside clients.
     if random.random_ratio(1, 3) {
         Vantage::Outside
     } else {
@@ -314,14 +314,14 @@ fn protocol(random: &mut StdRng) -> Protocol {
     )
 }
 
-/// In one of `of` cases a port that is chosen, which may be a node port.
+/// With a probability of 1 in `of`, a chosen source port, which may be a node port.
 fn source_port(random: &mut StdRng, of: u32) -> Option<u16> {
     let all = [&NODE_PORTS[..], &SOURCE_PORTS].concat();
     random.random_ratio(1, of).then(|| any(random, &all))
 }
 
-fn any_service(random: &mut StdRng, world: &World) -> u8 {
-    let all: Vec<u8> = world.services.keys().copied().collect();
+fn any_service(random: &mut StdRng, state: &State) -> u8 {
+    let all: Vec<u8> = state.services.keys().copied().collect();
     all.choose(random).copied().unwrap_or(1)
 }
 

@@ -1,4 +1,5 @@
-//! Seeds, one after the other: what differs is played again, made short, and written to a file that can be played again.
+//! One seed after the other: a scenario that differs is played again, shrunk, and written to a file that can be
+//! replayed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,71 +12,71 @@ use std::{
 };
 
 use crate::{
-    play::{Finding, Make, PlayError, Played, Progress, Twins},
+    play::{Finding, LabSpec, PlayError, Played, Progress, Twins},
     shrink::shrink,
+    state::sensible,
     step::{Scenario, Step},
-    world::sensible,
 };
 
-/// How often a scenario that differed is played again until it does so once more: what is chosen by chance (a backend, a node's
+/// Limit of repetitions until a difference is seen again: a chosen backend or port may be another one next time.
 /// port) may be chosen otherwise.
 const CONFIRM: usize = 3;
-/// How often a scenario is played that could not be played to its end.
+/// Limit of tries of a scenario that could not be played to its end.
 const TRIES: usize = 2;
 
 /// Two implementations, and how they are compared.
 pub struct Search {
-    /// What both are made of.
-    pub make: [Make; 2],
-    /// First part of the names of labs.
+    /// How to make the two clusters.
+    pub make: [LabSpec; 2],
+    /// Prefix of the labs' names.
     pub name: String,
-    /// Where histories and reproductions go.
+    /// Folder for histories and reproductions.
     pub folder: PathBuf,
-    /// Scenarios that are played at most to make one shorter.
+    /// Limit of scenarios that are played to shrink one.
     pub shrinks: usize,
-    /// Labs that may be up.
+    /// Labs that may be running.
     up: Mutex<Vec<String>>,
     plays: AtomicUsize,
 }
 
 /// Receives progress messages.
-pub trait Told: Progress {
-    /// What begins now, in words.
+pub trait SearchProgress: Progress {
+    /// A new part of the search begins, described by a text.
     fn begins(&self, what: &str);
 }
 
-/// What came of one scenario.
+/// Result of one scenario.
 #[derive(Debug)]
 pub enum Verdict {
-    /// No difference but permitted ones.
+    /// No difference, or only permitted ones.
     Same(Played),
     /// A difference that was seen once, and not again.
     Once(Played),
-    /// A difference that was seen again, with the fewest steps that were found to show it.
+    /// A difference that was seen again, with the shortest steps that show it.
     Differs(Reproduction),
 }
 
 /// Steps that show a difference.
 #[derive(Debug)]
 pub struct Reproduction {
-    /// The fewest that were found.
+    /// The shortest steps that were found.
     pub scenario: Scenario,
-    /// How many there were at first, up to the one that showed it.
+    /// Number of steps before shrinking, up to the one that showed the difference.
     pub of: usize,
-    /// What differs.
+    /// The difference.
     pub finding: Finding,
-    /// What differs as well in the scenario as it was, each time that it was played or in one of several.
+    /// Further differences of the original scenario that were seen each time, or in one of several repetitions.
     pub others: Vec<Finding>,
-    /// The whole scenario, the first time.
+    /// Result of the whole scenario, the first time.
     pub played: Played,
-    /// The file of the steps.
+    /// File of the steps.
     pub file: PathBuf,
 }
 
 impl Search {
-    /// A search that has played nothing yet.
+    /// A new search.
     #[must_use]
-    pub fn new(make: [Make; 2], name: String, folder: PathBuf, shrinks: usize) -> Self {
+    pub fn new(make: [LabSpec; 2], name: String, folder: PathBuf, shrinks: usize) -> Self {
         Self {
             make,
             name,
@@ -86,22 +87,26 @@ impl Search {
         }
     }
 
-    /// Plays a scenario; what differs is confirmed and made short.
+    /// Plays a scenario; confirms and shrinks a difference.
     ///
     /// # Errors
-    /// It could not be played, or its reproduction not be written.
-    pub async fn run(&self, scenario: &Scenario, told: &dyn Told) -> Result<Verdict, PlayError> {
+    /// The scenario could not be played, or its reproduction could not be written.
+    pub async fn run(
+        &self,
+        scenario: &Scenario,
+        progress: &dyn SearchProgress,
+    ) -> Result<Verdict, PlayError> {
         let steps = sensible(&scenario.steps);
-        let played = self.play(&steps, told).await?;
+        let played = self.play(&steps, progress).await?;
         if played.findings.is_empty() {
             return Ok(Verdict::Same(played));
         }
         let mut known: BTreeSet<String> = signatures(&played.findings).collect();
         let what = counted(known.len());
-        told.begins(&format!("{what} in {} steps; again?", steps.len()));
+        progress.begins(&format!("{what} in {} steps; again?", steps.len()));
         let mut confirmed: Vec<Finding> = Vec::new();
         for _ in 0..CONFIRM {
-            for finding in shown(&known, self.play(&steps, told).await?) {
+            for finding in shown(&known, self.play(&steps, progress).await?) {
                 known.remove(&finding.signature);
                 confirmed.push(finding);
             }
@@ -115,14 +120,14 @@ impl Search {
         };
         let steps = steps[..=first.step].to_vec();
         let of = steps.len();
-        told.begins(&format!("it is, in {of} steps; which of them are needed?"));
+        progress.begins(&format!("it is, in {of} steps; which of them are needed?"));
         let guess = about(&steps, first.socket);
         let known = BTreeSet::from([first.signature.clone()]);
         let found = Mutex::new(first);
         let shows = async |steps: &[Step]| {
-            told.begins(&format!("{} of {of}?", steps.len()));
-            // What can't be played shows nothing; that the machine is to blame ends no search.
-            let Ok(played) = self.play(steps, told).await else {
+            progress.begins(&format!("{} of {of}?", steps.len()));
+            // Steps that can't be played show nothing; a failure of the machine does not end the search.
+            let Ok(played) = self.play(steps, progress).await else {
                 return false;
             };
             let again = shown(&known, played).into_iter().next();
@@ -151,12 +156,12 @@ impl Search {
     }
 
     /// Plays steps in two new labs.
-    async fn play(&self, steps: &[Step], told: &dyn Told) -> Result<Played, PlayError> {
+    async fn play(&self, steps: &[Step], progress: &dyn SearchProgress) -> Result<Played, PlayError> {
         let mut tries = 1;
         loop {
-            match self.play_once(steps, told).await {
+            match self.play_once(steps, progress).await {
                 Err(error) if tries < TRIES => {
-                    told.begins(&format!(
+                    progress.begins(&format!(
                         "once more, as it could not be played to its end: {error}"
                     ));
                     tries += 1;
@@ -166,7 +171,7 @@ impl Search {
         }
     }
 
-    async fn play_once(&self, steps: &[Step], told: &dyn Told) -> Result<Played, PlayError> {
+    async fn play_once(&self, steps: &[Step], progress: &dyn SearchProgress) -> Result<Played, PlayError> {
         let number = self.plays.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{number}", self.name);
         let names = ["a", "b"].map(|side| format!("{name}-{side}"));
@@ -175,7 +180,7 @@ impl Search {
         let twins = Twins::up(&name, [a, b], &self.folder.join("last")).await;
         let played = match twins {
             Ok(mut twins) => {
-                let played = twins.play(steps, told).await;
+                let played = twins.play(steps, progress).await;
                 let down = twins.down().await;
                 played.and_then(|played| down.map(|()| played))
             }
@@ -189,17 +194,17 @@ impl Search {
         self.up.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes labs that are still there, of a play that was interrupted or failed.
+    /// Removes the labs of an interrupted or failed play.
     pub async fn clean_up(&self) {
         let names = std::mem::take(&mut *self.up());
         for name in names {
-            // Nothing to do is no error; what can't be removed goes with the next `plumbline cleanup`.
+            // A missing lab is no error; the next `plumbline cleanup` removes the rest.
             drop(lab::down(&name).await);
         }
     }
 }
 
-/// What is written and served, and of what clients do, the last step or what is about a socket.
+/// All writes and servers, and of the clients' steps only the last one or those of one socket.
 fn about(steps: &[Step], socket: Option<u8>) -> Vec<Step> {
     let last = steps.len().saturating_sub(1);
     let is_about = |(number, step): &(usize, &Step)| match step {
@@ -213,7 +218,7 @@ fn about(steps: &[Step], socket: Option<u8>) -> Vec<Step> {
     all.map(|(_, step)| step.clone()).collect()
 }
 
-/// Findings that are among those that are known, one of each.
+/// Known findings among those of a play, one of each.
 fn shown(known: &BTreeSet<String>, played: Played) -> Vec<Finding> {
     let mut left = known.clone();
     let mut findings = played.findings;
@@ -241,7 +246,7 @@ fn write(file: &Path, scenario: &Scenario) -> Result<(), PlayError> {
     })
 }
 
-/// Counts of many plays together.
+/// Adds the counts of a play.
 pub fn add(all: &mut BTreeMap<&'static str, usize>, played: &Played) {
     for (what, count) in &played.permitted {
         *all.entry(what).or_default() += count;

@@ -1,4 +1,4 @@
-//! What one exchange showed, in names that both clusters share.
+//! Result of one exchange, in names that are the same in both clusters.
 
 use std::{
     collections::BTreeMap,
@@ -16,43 +16,43 @@ use oracle::{
 /// How an exchange ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// By a server.
+    /// A server answered.
     Answered,
-    /// By packet, or from the socket call.
+    /// Refused by a packet, or by the socket call.
     Refused,
-    /// Nothing came.
+    /// No answer.
     Silent,
-    /// A connection that was there ended.
+    /// An existing connection ended.
     Cut,
-    /// The port was not to be had.
+    /// The source port was not available.
     NotBound,
     /// Anything else.
     Odd,
 }
 
-/// As whom a client sees the one that answered.
+/// The source address of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Peer {
-    /// The address that it sent to.
+    /// The address that the client dialled.
     Dialled,
-    /// The address at which the server was reached.
+    /// The address of the server itself.
     Backend,
-    /// A third one.
+    /// A third address.
     Other(SocketAddr),
 }
 
 /// One exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct Observation {
     /// How it ended.
     pub outcome: Outcome,
-    /// The same in the words of the call that failed.
+    /// The outcome as text, with the failed system call.
     pub words: String,
-    /// Who answered: `b1:8082`.
+    /// The server: `b1:8082`.
     pub by: Option<String>,
-    /// The client's address as the server saw it: a machine's name.
+    /// The client's address as the server saw it, as a machine's name.
     pub source: Option<String>,
-    /// Whom the client saw.
+    /// The server's address as the client saw it.
     pub peer: Option<Peer>,
 }
 
@@ -60,7 +60,7 @@ pub struct Seen {
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     pub(crate) addresses: BTreeMap<IpAddr, String>,
-    /// Ends of the names of servers that are no machine's: the namespace, which is another one in each cluster.
+    /// Suffix of server names in pods: the namespace, which differs between the clusters.
     pub(crate) namespace: String,
 }
 
@@ -82,10 +82,10 @@ impl Names {
         format!("{name}:{port}")
     }
 
-    /// What an attempt showed.
+    /// The result of an attempt.
     #[must_use]
-    pub fn seen(&self, attempt: &Attempt) -> Seen {
-        let mut seen = Seen {
+    pub fn seen(&self, attempt: &Attempt) -> Observation {
+        let mut seen = Observation {
             outcome: Outcome::Answered,
             words: finding::outcome(&attempt.outcome),
             by: None,
@@ -111,7 +111,7 @@ impl Names {
                     _ if is_taken => Outcome::NotBound,
                     _ if is_refusal(&attempt.outcome) => Outcome::Refused,
                     _ if is_cut(&attempt.outcome) => Outcome::Cut,
-                    // A RST in answer to the first packet of a connection that somebody else has had.
+                    // A RST in answer to the first packet of a connection whose tuple was used before.
                     Stage::Handshake if errno == "ECONNRESET" => Outcome::Refused,
                     _ => Outcome::Odd,
                 };

@@ -1,7 +1,7 @@
 //! Fewer steps that still show a difference: delta debugging (Zeller and Hildebrandt, 2002), within a budget of tries.
 
-/// The fewest steps that were found for which `shows` is true: it is for all of them. `shows` is asked at most `tries` times.
-/// `fix` leaves out what makes no sense without others. `guess` is tried first: steps that are likely to be enough.
+/// The shortest steps found for which `shows` is true, as it is for all of them. `shows` is called at most `tries`
+/// times. `fix` removes steps that are invalid without others. `guess` is tried first: steps that probably suffice.
 pub async fn shrink<T: Clone>(
     steps: Vec<T>,
     guess: &[T],
@@ -21,7 +21,7 @@ pub async fn shrink<T: Clone>(
     while best.len() >= 2 && tries > 0 {
         let size = best.len().div_ceil(parts);
         let mut shorter = None;
-        // From the end: what is last is seldom why something differs, but for the very last.
+        // From the end: late steps are rarely the cause of a difference, except the very last.
         for from in (0..best.len()).step_by(size).rev() {
             if tries == 0 {
                 break;
@@ -59,7 +59,7 @@ mod tests {
             asked.set(asked.get() + 1);
             needed.iter().all(|one| steps.contains(one))
         };
-        // An even one from 30 on makes no sense without its half.
+        // An even number from 30 on needs its half.
         let fix = |steps: &[u32]| {
             let makes_sense = |one: &&u32| **one < 30 || **one % 2 == 1 || steps.contains(&(**one / 2));
             steps.iter().filter(makes_sense).copied().collect()

@@ -1,16 +1,17 @@
-//! Steps as data: what is written, and what clients do. They name machines and Services, never an address that a cluster gives.
+//! Steps as data: writes, and actions of clients. They name machines and Services, never addresses that a cluster
+//! assigns.
 
 use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
-/// Steps, and the seed that they came from.
+/// Steps, and the seed from which they were generated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// The generator's seed. What is chosen while the steps are played (a backend, a fragment's number) is not by it.
+    /// The generator's seed. It does not decide choices during the play, such as a backend or a fragment's id.
     pub seed: u64,
-    /// In their order.
+    /// The steps in order.
     pub steps: Vec<Step>,
 }
 
@@ -18,27 +19,27 @@ pub struct Scenario {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
-    /// Services are written one after the other, with nothing in between. Then all open sockets go on.
+    /// Writes Services in turn, with nothing in between. Then all open sockets send again.
     Write(Vec<Change>),
-    /// Fresh sockets.
+    /// Exchanges of fresh sockets.
     Dial(Dial),
-    /// A socket that is kept, with its first exchange.
+    /// Opens a kept socket, with its first exchange.
     Open(Open),
-    /// Another exchange of a kept socket. One of UDP may be led elsewhere by it.
+    /// Another exchange of a kept socket; a UDP socket may change its destination.
     Send(Send),
-    /// A kept socket ends.
+    /// Closes a kept socket.
     Close {
-        /// Which.
+        /// Number of the socket.
         socket: u8,
     },
-    /// A server of a node's own begins to listen at the node's address, TCP and UDP.
+    /// A node's own server begins to listen at the node's address, TCP and UDP.
     Serve {
         /// 1 or 2.
         node: u8,
-        /// At which port.
+        /// Its port.
         port: u16,
     },
-    /// It ends.
+    /// The server ends.
     EndServing {
         /// 1 or 2.
         node: u8,
@@ -47,20 +48,20 @@ pub enum Step {
     },
 }
 
-/// What a Service is from now on.
+/// The new state of a Service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
     /// Number of the Service.
     pub service: u8,
-    /// None: it is deleted.
+    /// The state; `None`: it is deleted.
     pub to: Option<Service>,
 }
 
-/// Of which type a Service is.
+/// Type of a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
-    /// A cluster IP alone, and external IPs where it has any.
+    /// A cluster IP alone, and external IPs if it has any.
     ClusterIP,
     /// Node ports.
     NodePort,
@@ -72,11 +73,11 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Service {
-    /// Its type.
+    /// Type of the Service.
     pub kind: Kind,
-    /// Its port at all addresses but those of nodes.
+    /// Port at all addresses except nodes' own.
     pub port: u16,
-    /// The same for both protocols.
+    /// Node port, for both protocols.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_port: Option<u16>,
     /// `spec.externalIPs`.
@@ -94,11 +95,11 @@ pub struct Service {
     /// `sessionAffinity: ClientIP`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub affinity: bool,
-    /// What its slice lists.
+    /// Endpoints in the EndpointSlice.
     pub endpoints: BTreeMap<Backend, Condition>,
 }
 
-/// What a slice says of an endpoint.
+/// Conditions of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Condition {
@@ -123,10 +124,10 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// All of them.
+    /// All backends.
     pub const ALL: [Self; 3] = [Self::B1, Self::B2, Self::B3];
 
-    /// The number of its node.
+    /// Number of the backend's node.
     #[must_use]
     pub fn node(self) -> u8 {
         match self {
@@ -135,7 +136,7 @@ impl Backend {
         }
     }
 
-    /// Its pod.
+    /// Vantage in the backend's pod.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -146,7 +147,7 @@ impl Backend {
     }
 }
 
-/// An address of a machine, or one that is led to a node.
+/// An address of a machine, or one that is routed to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Address {
@@ -154,16 +155,16 @@ pub enum Address {
     Node1,
     /// Node 2's own.
     Node2,
-    /// That of the client outside.
+    /// The outside client's.
     Outside,
-    /// No machine's; the network leads it to node 1.
+    /// No machine's; the network routes it to node 1.
     Routed1,
-    /// No machine's; the network leads it to node 2.
+    /// No machine's; the network routes it to node 2.
     Routed2,
 }
 
 impl Address {
-    /// All of them.
+    /// All addresses.
     pub const ALL: [Self; 5] = [
         Self::Node1,
         Self::Node2,
@@ -172,7 +173,7 @@ impl Address {
         Self::Routed2,
     ];
 
-    /// A machine has it, which answers at ports that are no Service's.
+    /// Whether a machine has the address, and answers at ports without a Service.
     #[must_use]
     pub fn is_machine(self) -> bool {
         matches!(self, Self::Node1 | Self::Node2 | Self::Outside)
@@ -184,7 +185,7 @@ impl Address {
         if node == 1 { Self::Node1 } else { Self::Node2 }
     }
 
-    /// The node that meets its packets: whose it is, or to which it is led.
+    /// The node that gets the packets: the owner, or the one that the address is routed to.
     #[must_use]
     pub fn node(self) -> Option<u8> {
         match self {
@@ -195,17 +196,17 @@ impl Address {
     }
 }
 
-/// Where a client is.
+/// Location of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Vantage {
     /// A pod that is no backend, on node 1.
     Pod1,
-    /// The same on node 2.
+    /// A pod that is no backend, on node 2.
     Pod2,
-    /// In the pod of a backend: it may meet itself.
+    /// In the pod of a backend on node 1, which may reach itself.
     B1,
-    /// The same on node 2.
+    /// In the pod of a backend on node 2.
     B2,
     /// A process of node 1 itself.
     Host1,
@@ -216,7 +217,7 @@ pub enum Vantage {
 }
 
 impl Vantage {
-    /// All of them.
+    /// All vantages.
     pub const ALL: [Self; 7] = [
         Self::Pod1,
         Self::Pod2,
@@ -227,7 +228,7 @@ impl Vantage {
         Self::Outside,
     ];
 
-    /// The number of its node.
+    /// Number of the client's node.
     #[must_use]
     pub fn node(self) -> Option<u8> {
         match self {
@@ -237,19 +238,19 @@ impl Vantage {
         }
     }
 
-    /// It is a process of a node itself.
+    /// Whether the client is a process of a node itself.
     #[must_use]
     pub fn is_host(self) -> bool {
         matches!(self, Self::Host1 | Self::Host2)
     }
 
-    /// It is in a pod.
+    /// Whether the client is in a pod.
     #[must_use]
     pub fn is_pod(self) -> bool {
         !self.is_host() && self != Self::Outside
     }
 
-    /// The backend in whose pod it is.
+    /// The backend in whose pod the client is.
     #[must_use]
     pub fn backend(self) -> Option<Backend> {
         match self {
@@ -259,7 +260,7 @@ impl Vantage {
         }
     }
 
-    /// Its name in words and files.
+    /// Name in text and files.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -274,13 +275,13 @@ impl Vantage {
     }
 }
 
-/// What is dialled.
+/// A destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum To {
     /// The cluster IP of a Service, at its port.
     ClusterIp {
-        /// Its number.
+        /// Number of the Service.
         service: u8,
     },
     /// A port of an address.
@@ -297,7 +298,7 @@ pub enum To {
     },
 }
 
-/// How a socket speaks.
+/// Kind of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Protocol {
@@ -319,27 +320,27 @@ pub struct Dial {
     pub protocol: Protocol,
     /// The destination.
     pub to: To,
-    /// Of one socket: where it is bound. Otherwise there are several, and the kernel chooses.
+    /// Source port, for one socket. Otherwise there are several, and the kernel chooses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_port: Option<u16>,
-    /// The request goes out in so many fragments, in this order.
+    /// The fragments of the request, in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fragments: Vec<u8>,
 }
 
-/// A socket that is kept.
+/// A kept socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Open {
-    /// Its number.
+    /// Number of the socket.
     pub socket: u8,
     /// The client.
     pub from: Vantage,
-    /// How it speaks.
+    /// Kind of the socket.
     pub protocol: Protocol,
     /// Its first destination.
     pub to: To,
-    /// Where it is bound.
+    /// Source port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_port: Option<u16>,
 }
@@ -348,11 +349,11 @@ pub struct Open {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Send {
-    /// Which.
+    /// Number of the socket.
     pub socket: u8,
-    /// Where it is led; a connection stays where it leads.
+    /// The destination; a connection keeps its own.
     pub to: To,
-    /// The request goes out in so many fragments, in this order.
+    /// The fragments of the request, in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fragments: Vec<u8>,
 }

@@ -1,4 +1,4 @@
-//! Steps as sentences, for whoever reads a reproduction.
+//! Steps as text, for readers of a reproduction.
 
 use std::fmt;
 

@@ -1,10 +1,10 @@
-//! What the lab costs: three nodes up, fifty pods, five thousand Services with three watchers, and all of it down.
+//! Benchmark of the lab: three nodes, fifty pods, five thousand Services with three watchers, and their removal.
 //!
 //! ```text
 //!  up ─▶ agents ready ─▶ 50 pods Ready ─▶ (last round: 5,000 Services × 2 endpoints, seen by 3 watchers) ─▶ down
 //! ```
 //!
-//! `cargo xtask bench lab` builds and runs it. Times are those of a user, from the request to what he waits for.
+//! `cargo xtask bench lab` builds and runs it. Times are measured from a user's request to its effect.
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +31,7 @@ use serde_json::json;
 
 /// Rounds of everything but the Services; the table shows the median.
 const ROUNDS: usize = 5;
-/// Nodes, as in the aim.
+/// Nodes, as in the target times.
 const NODES: u8 = 3;
 /// Pods, on the nodes in turn.
 const PODS: usize = 50;
@@ -39,14 +39,14 @@ const PODS: usize = 50;
 const SERVICES: usize = 5000;
 /// Watchers of slices.
 const WATCHERS: usize = 3;
-/// Requests under way at once.
+/// Concurrent requests.
 const REQUESTS: usize = 64;
-/// Longer than anything here takes.
+/// Longer than any step takes.
 const LIMIT: Duration = Duration::from_secs(120);
-/// Between two looks at an agent.
+/// Interval between checks of an agent.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What is measured, and what it may take.
+/// Measured steps, and their target times.
 const AIMS: [(&str, Option<Duration>); 6] = [
     ("up, 3 nodes", Some(Duration::from_millis(1500))),
     ("and their agents ready", None),
@@ -64,7 +64,7 @@ struct Arguments {
     csv: PathBuf,
 }
 
-/// Times by what they are of.
+/// Times by step.
 type Times = BTreeMap<&'static str, Vec<Duration>>;
 
 #[tokio::main]
@@ -198,7 +198,7 @@ async fn services(client: &Client) -> anyhow::Result<()> {
     create(&slices, (0..SERVICES).map(slice)).await
 }
 
-/// A watcher that ends when it has seen the slices of all Services.
+/// A watcher that ends once it has received the slices of all Services.
 async fn see_slices(client: Client) -> anyhow::Result<()> {
     let api: Api<EndpointSlice> = Api::namespaced(client, "default");
     let events = watcher(api, watcher::Config::default()).applied_objects();

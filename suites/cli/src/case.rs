@@ -1,4 +1,4 @@
-//! `plumbline case`: one case in a process of its own, so that one that hangs or dies takes nothing with it.
+//! `plumbline case`: runs one case in a process of its own, so that a case that hangs or dies stops nothing else.
 
 use std::{
     io::{self, Write as _},
@@ -24,36 +24,36 @@ use tokio::{
 
 use crate::{cluster::ClusterRef, near::near};
 
-/// Run one case in a running cluster, as its order says. Its report is `case.json` in its folder. It is interrupted when its stdin
-/// ends.
+/// Run one case in a running cluster, as its order describes. The report is `case.json` in the folder of the order. The
+/// end of stdin interrupts the case.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Its id
+    /// Id of the case
     pub(crate) id: String,
-    /// The file that the run has written for it: which cluster, which limits
+    /// The order: a JSON file that `plumbline run` has written, with the cluster and the limits
     pub(crate) order: PathBuf,
 }
 
-/// What a run tells the process of a case, as JSON.
+/// What `plumbline run` passes to the process of a case, as JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
-    /// Where it runs.
+    /// The cluster of the case.
     pub(crate) cluster: ClusterRef,
-    /// The only node that the case may use: others disturb the rest meanwhile.
+    /// The only node that the case may use, because other cases use the others.
     pub(crate) node: Option<String>,
     /// Name of the run.
     pub(crate) run: String,
     /// Seed of the run.
     pub(crate) seed: u64,
-    /// The command that runs it again.
+    /// The command that runs the case again.
     pub(crate) replay: String,
-    /// Its limits.
+    /// Limits of the case.
     pub(crate) limits: Limits,
     /// Folder for report and evidence.
     pub(crate) folder: PathBuf,
-    /// Of which cases everything is kept.
+    /// Which cases keep their full evidence.
     pub(crate) evidence: Evidence,
-    /// Leaves its namespaces.
+    /// Whether the case leaves its namespaces.
     pub(crate) keep: bool,
 }
 
@@ -70,7 +70,7 @@ pub(crate) async fn case(arguments: Arguments) -> anyhow::Result<ExitCode> {
         user_file::read(&arguments.order, MOST_BYTES).with_context(|| format!("failed to read {file}"))?;
     let order: Order =
         serde_json::from_str(&text).with_context(|| format!("{file} is no order of a case"))?;
-    // Before anything is made that an interruption would leave.
+    // Before the case makes anything that an interruption would leave.
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut orphaned = end_of_stdin();
@@ -104,12 +104,12 @@ pub(crate) async fn case(arguments: Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(report.verdict.fails_the_run())))
 }
 
-/// Resolves when stdin ends: whoever started this process is gone, and nobody else would clean up.
+/// Resolves when stdin ends: the parent process is gone then, and this process must clean up by itself.
 fn end_of_stdin() -> oneshot::Receiver<()> {
     let (ended, end) = oneshot::channel();
-    // A thread of its own: the runtime would wait for its end before it lets the process go.
+    // A thread of its own: the runtime would wait for a blocking read before the process exits.
     std::thread::spawn(move || {
-        // An error is an end, too.
+        // A read error counts as the end.
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
         let _ = ended.send(());
     });

@@ -1,4 +1,4 @@
-//! `plumbline compare`: two implementations as each other's oracle.
+//! `plumbline compare`: two implementations, each of which is the other's oracle.
 
 use std::{
     collections::BTreeMap,
@@ -16,70 +16,70 @@ use lab::{AgentCommand, sibling};
 use scenarios::{
     compare::permitted,
     generate::scenario,
-    play::{Make, Played, Progress},
-    search::{Reproduction, Search, Told, Verdict, add},
+    play::{LabSpec, Played, Progress},
+    search::{Reproduction, Search, SearchProgress, Verdict, add},
     step::{Scenario, Step},
 };
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{COULD_NOT_RUN, count::counted, lab::TargetArgs};
 
-/// What the other one is where nothing else is said.
+/// The default second implementation.
 const AGAINST: &str = "kube-proxy-nftables";
-/// How often a line is drawn anew.
+/// How often a progress line is redrawn.
 const DRAWN: Duration = Duration::from_millis(200);
 
 const HELP: &str = "\
-Both play the same random scenario in a lab of their own, side by side: Services come, change, pass node ports and addresses to \
-each other, and go, while clients in pods, on nodes and outside dial them and keep sockets open. Compared is what clients and \
-backends saw: whether a connection is answered, refused, silent or cut, by whom, from which address, and which source address \
-the backend saw. What both may do is on one list (`--permitted` prints it, with reasons); anything else is played again, made \
-short, and printed with a file that plays it again:
+Both play the same random scenario in a lab of their own, side by side: Services are created, change, pass node ports and \
+addresses to each other, and are deleted, while clients in pods, on nodes and outside connect and keep sockets open. The \
+results of clients and backends are compared: whether a connection is answered, refused, silent or cut, by which backend, from \
+which address, and which source address the backend saw. One list has the permitted differences (`--permitted` prints it, with \
+reasons). Any other difference is played again, shrunk, and printed with a file that replays it:
 
   plumbline compare --seed 7              one scenario
   plumbline compare --for 30m             one seed after the other
   plumbline compare --target my.yaml      your implementation against kube-proxy
-  plumbline compare --replay FILE         a file of steps that an earlier run has written, or that you have
+  plumbline compare --replay FILE         a file of steps, from an earlier run or your own
 
 Exit codes: 0 no difference, 1 differences, 2 it could not run.";
 
-/// Play random Services and clients in two implementations side by side, and show in what they differ
+/// Play random Services and clients in two implementations side by side, and show their differences
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     target: TargetArgs,
-    /// The other one: a target by its name or file, as of --target
+    /// The second implementation: a target's name or file, as for --target
     #[arg(long, value_name = "NAME|FILE", default_value = AGAINST)]
     against: String,
-    /// The program of the other one, instead of its target's own
+    /// The program of the second implementation, instead of its target's own
     #[arg(long, value_name = "PATH")]
     against_agent: Option<PathBuf>,
-    /// Seed of the first scenario; without it, one is chosen and printed
+    /// Seed of the first scenario; the default is chosen and printed
     #[arg(long)]
     seed: Option<u64>,
     /// Steps of each scenario
     #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..=1000))]
     steps: u16,
-    /// Go on with the next seeds for so long; differences do not end it
+    /// Continue with the next seeds for this long; differences do not end the run
     #[arg(long = "for", value_name = "DURATION")]
     lasts: Option<SignedDuration>,
-    /// Play the steps of a file instead, as they are
+    /// Play the steps in a file instead, without changes
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "steps", "lasts"])]
     replay: Option<PathBuf>,
-    /// Scenarios that are played at most to make one that differs shorter
+    /// Limit of scenarios that are played to shrink a failing one
     #[arg(long, default_value_t = 30, value_name = "N")]
     shrinks: u16,
-    /// Print the steps of the scenario in words, and play nothing
+    /// Print the steps of the scenario as text, and play nothing
     #[arg(long)]
     show: bool,
-    /// Print the differences that both may have, with their reasons, and play nothing
+    /// Print the permitted differences with their reasons, and play nothing
     #[arg(long)]
     permitted: bool,
-    /// Where reproductions go, and histories of what was played last
+    /// Folder for reproductions, and for histories of the last scenario
     #[arg(long, value_name = "DIR", default_value = "target/plumbline/compare")]
     out: PathBuf,
-    /// Multiplies limits, on a slow machine
+    /// Factor for all limits, on a slow machine
     #[arg(long, default_value_t = 1.0, value_parser = scale)]
     timeout_scale: f64,
 }
@@ -95,7 +95,7 @@ fn scale(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What a run has seen.
+/// Results of a run.
 #[derive(Default)]
 struct Counts {
     scenarios: usize,
@@ -124,7 +124,7 @@ pub(crate) async fn compare(arguments: Arguments) -> anyhow::Result<ExitCode> {
     fs::create_dir_all(&arguments.out)
         .with_context(|| format!("failed to make {}", arguments.out.display()))?;
     let make = |agent: &AgentCommand| {
-        anyhow::Ok(Make {
+        anyhow::Ok(LabSpec {
             agent: agent.clone(),
             plumbline: sibling("plumbline")?,
             timeout_scale: arguments.timeout_scale,
@@ -152,7 +152,7 @@ pub(crate) async fn compare(arguments: Arguments) -> anyhow::Result<ExitCode> {
             None => run.seeds(first, arguments.lasts).await,
         }
     };
-    // Both of what ends it before its time: labs must go.
+    // Both end the run early, and the labs must still be removed.
     let ended = tokio::select! {
         counts = all => Some(counts?),
         _ = terminate.recv() => None,
@@ -175,7 +175,7 @@ fn read(path: &Path) -> anyhow::Result<Scenario> {
             path.display()
         )
     })?;
-    let sensible = scenarios::world::sensible(&scenario.steps);
+    let sensible = scenarios::state::sensible(&scenario.steps);
     let odd = scenario
         .steps
         .iter()
@@ -192,15 +192,15 @@ fn read(path: &Path) -> anyhow::Result<Scenario> {
     Ok(scenario)
 }
 
-/// A run, to its end.
+/// One run of `plumbline compare`.
 struct Run<'a> {
     search: &'a Search,
     names: &'a [String; 2],
-    /// What the command line said of the two.
+    /// Command line options of the two implementations.
     options: String,
-    /// Steps of each scenario that is not from a file.
+    /// Steps of each generated scenario.
     steps: usize,
-    /// The file.
+    /// The scenario file, if one is replayed.
     replayed: Option<&'a Path>,
 }
 
@@ -258,7 +258,8 @@ impl Run<'_> {
             Err(error) => {
                 counts.failed += 1;
                 eprintln!("seed {seed}: could not be played: {error}");
-                // One that can't be played may be the machine's; if none can, it is something else.
+                // One scenario that can't be played may be the machine's fault; if none can be, something else is
+                // wrong.
                 ensure!(
                     counts.failed < counts.scenarios || counts.scenarios < 3,
                     "none of {} scenarios could be played",
@@ -269,7 +270,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The options that name a scenario as it was before it was made short.
+    /// The options that reproduce a scenario before it was shrunk.
     fn whole(&self, seed: u64) -> String {
         match self.replayed {
             Some(file) => format!("--replay {}", file.display()),
@@ -315,7 +316,7 @@ impl Counts {
         add(&mut self.permitted, played);
     }
 
-    /// The last lines of a run, and its exit code.
+    /// Prints the last lines of a run; returns the exit code.
     fn summary(&self) -> ExitCode {
         for (what, times) in &self.permitted {
             eprintln!("  permitted {}: {what}", counted(*times, "time", "times"));
@@ -349,7 +350,7 @@ fn print_permitted() {
     }
 }
 
-/// What is shown of a scenario that is under way.
+/// The progress line of a running scenario.
 struct Line {
     bar: ProgressBar,
     seed: u64,
@@ -358,7 +359,7 @@ struct Line {
 impl Line {
     fn new(seed: u64, steps: usize) -> Self {
         let bar = ProgressBar::new(steps as u64);
-        // The template is checked by a test, and without it the bar is indicatif's own.
+        // A test checks the template. Without it, indicatif draws its default bar.
         if let Ok(style) = ProgressStyle::with_template("  {elapsed} {msg}") {
             bar.set_style(style);
         }
@@ -375,7 +376,7 @@ impl Progress for Line {
     }
 }
 
-impl Told for Line {
+impl SearchProgress for Line {
     fn begins(&self, what: &str) {
         self.bar.suspend(|| eprintln!("seed {}: {what}", self.seed));
     }

@@ -1,4 +1,4 @@
-//! Numbers of things, as people say them.
+//! Numbers of things as readable text.
 
 /// `1 case`, `2 cases`.
 pub(crate) fn counted(count: usize, one: &str, more: &str) -> String {
@@ -6,7 +6,7 @@ pub(crate) fn counted(count: usize, one: &str, more: &str) -> String {
     format!("{count} {things}")
 }
 
-/// Seconds for people.
+/// Seconds as readable text.
 pub(crate) fn seconds(duration: std::time::Duration) -> String {
     format!("{:.1} s", duration.as_secs_f64())
 }

@@ -1,12 +1,12 @@
-//! Ctrl-C, and what a supervisor sends instead of it.
+//! SIGINT (Ctrl-C) and SIGTERM.
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Exit code after an interruption: 128 and SIGINT.
+/// Exit code after an interruption: 128 + SIGINT.
 pub(super) const INTERRUPTED: u8 = 130;
 
-/// Cancelled by the first SIGINT or SIGTERM; the second ends the process at once, and the lab with it.
+/// A token that the first SIGINT or SIGTERM cancels. The second one ends the process at once, and the lab with it.
 pub(crate) fn interruption() -> anyhow::Result<CancellationToken> {
     let token = CancellationToken::new();
     let cancelled = token.clone();

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 /// List the cases, or the claims of the catalogue with the cases that decide them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// All claims of the catalogue, those without a case too
+    /// List all claims of the catalogue, also those without a case
     #[arg(long)]
     claims: bool,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -6,14 +6,16 @@
 //!              exit code ◀─ table, report.yaml, .html, junit.xml ◀──────────────────────────┘
 //! ```
 //!
-//! - `run/`: the run. `report/`: its reports. `case.rs`: one case in its own process. `list.rs`: what there is.
+//! - `run/`: the run. `report/`: its reports. `case.rs`: one case in its own process. `list.rs`: lists cases and
+//!   claims.
 //! - `compare.rs`: two implementations, compared by random scenarios.
-//! - `targets.rs`: what can be under test, as the files of `suites/targets` say.
-//! - `cluster/`: clusters by a kubeconfig. `count.rs`: numbers of things, for people. `near.rs`: names that are like a wrong one.
-//! - `doctor/`: what rewrites connections on a node, of any implementation, and what of it is stale.
-//! - `repair/`: what killed runs have left (`cleanup`, `heal`).
-//! - `watch/`: what happens to a Service and its EndpointSlices, as it comes. `workflows.rs`: a test of what CI says.
-//! - `lab/`: the embedded lab by hand. `node.rs`: helpers that faults start on nodes.
+//! - `targets.rs`: the targets of `suites/targets`.
+//! - `cluster/`: clusters by a kubeconfig. `count.rs`: numbers as readable text. `near.rs`: names similar to a
+//!   misspelled one.
+//! - `doctor/`: programs that rewrite connections on a node, of any implementation, and stale ones among them.
+//! - `repair/`: removes and undoes what killed runs have left (`cleanup`, `heal`).
+//! - `watch/`: events of a Service and its EndpointSlices. `workflows.rs`: tests that CI's commands parse.
+//! - `lab/`: commands for the embedded lab. `node.rs`: helpers that faults start on nodes.
 mod case;
 mod cluster;
 mod compare;
@@ -37,7 +39,7 @@ use std::{net::SocketAddr, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
-/// Exit code of a run that could not be made.
+/// Exit code of a run that could not start.
 const COULD_NOT_RUN: u8 = 2;
 
 /// Conformance and chaos tests for Kubernetes service load balancers, judged from packets.
@@ -72,50 +74,50 @@ enum Command {
     List(list::Arguments),
     /// Run cases and report
     Run(Box<run::Arguments>),
-    /// Play random Services and clients in two implementations side by side, and show in what they differ
+    /// Play random Services and clients in two implementations side by side, and show their differences
     Compare(Box<compare::Arguments>),
-    /// What can be under test, how it is installed, and whether a file says it rightly
+    /// List, show, install and check targets
     #[command(subcommand)]
     Targets(targets::Command),
-    /// Show a report again, or check it
+    /// Show a report again, or validate reports
     Report(report::command::Arguments),
-    /// What rewrites connections and packets on this node, and what of it is left over from an earlier start
+    /// Show what rewrites connections and packets on this node, and which programs are left over from an earlier start
     Doctor(Box<doctor::Arguments>),
-    /// Every event of a Service and its EndpointSlices, with what it changed
+    /// Show every event of a Service and its EndpointSlices, with its changes
     Watch(watch::Arguments),
-    /// What nodes of a cluster by a kubeconfig run: names, and an archive where there is no registry
+    /// Name or save the images that a run needs in a cluster that a kubeconfig names
     #[command(subcommand)]
     Images(cluster::images::Command),
-    /// The rights that a run needs in a cluster by a kubeconfig
+    /// Print the permissions that a run needs in a cluster that a kubeconfig names
     Rbac(cluster::rbac::Arguments),
     /// The embedded lab: nodes, pods, an outside client and an API server on this host
     #[command(subcommand)]
     Lab(lab::LabArgs),
-    /// Remove what killed runs have left: labs that are dead, and their objects in those that are up, or in any cluster
+    /// Remove what killed runs have left: dead labs, and objects in running labs or in any cluster
     Cleanup(repair::Where),
-    /// Undo what killed runs have done to labs, to clusters of kind, or to any cluster: to API servers, agents, and with programs,
-    /// mounts and cgroups of nodes
+    /// Undo what killed runs have done to labs, to kind clusters, or to any cluster: to API servers and agents, and
+    /// with programs, mounts and cgroups of nodes
     Heal(repair::Where),
-    /// Run one case in this process (what `run` starts)
+    /// Run one case in this process (started by `run`)
     #[command(hide = true)]
     Case(case::Arguments),
     /// Helpers that faults start on nodes
     #[command(hide = true, subcommand)]
     Node(node::Command),
-    /// Run a program in a pod of a cluster, with this process's pipes (what cases start)
+    /// Run a program in a pod of a cluster, with this process's pipes (started by cases)
     #[command(hide = true)]
     ExecInPod(cluster::exec::Arguments),
-    /// Become a program on the node of the privileged pod that this runs in
+    /// Become a program on the node of the privileged pod that runs this
     #[command(hide = true)]
     OnNode(cluster::exec::OnNode),
-    /// A balancer in front of API servers of kind (what its container runs)
+    /// Run a load balancer in front of kind's API servers (in a container of its own)
     #[command(hide = true)]
     Balance {
         /// The servers
         #[arg(required = true)]
         servers: Vec<SocketAddr>,
     },
-    /// Keep a fault of the API servers of a cluster of kind, as stdin says, until that ends (what cases start)
+    /// Hold a fault of a kind cluster's API servers, given on stdin, until stdin ends (started by cases)
     #[command(hide = true)]
     HoldApiFault {
         /// The cluster
@@ -131,7 +133,8 @@ fn main() -> ExitCode {
         .with_writer(std::io::stderr)
         .with_env_filter(
             tracing_subscriber::EnvFilter::try_from_env("PLUMBLINE_LOG")
-                // Whoever waits for an API server asks before it listens, and connections end with one that is stopped.
+                // Requests are sent before an API server listens, and connections break when one is stopped: such
+                // errors are expected.
                 .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,kube_client::client=off")),
         )
         .init();
@@ -146,7 +149,7 @@ fn main() -> ExitCode {
 }
 
 fn start(command: Command) -> anyhow::Result<ExitCode> {
-    // Probes are many processes at once: one thread each.
+    // Probes are many processes at once, so each has one thread.
     let threads = match command {
         Command::Probe(_)
         | Command::Node(_)

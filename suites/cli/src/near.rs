@@ -1,15 +1,15 @@
-//! Names that are like one that is not there, for errors.
+//! Names similar to an unknown one, for errors.
 
-/// Most names that are shown.
+/// Limit of shown names.
 const MOST: usize = 3;
 
-/// The least similarity of names that are shown, from 0 to 1: two of five letters may be wrong, missing or swapped.
+/// Least similarity of shown names, from 0 to 1: two of five letters may be wrong, missing or swapped.
 const LEAST: f64 = 0.6;
 
-/// How much less similar than the most similar name the others may be: one wrong letter of seven.
+/// How much less similar than the best match the other names may be: one wrong letter of seven.
 const RANGE: f64 = 0.15;
 
-/// `; near are A and B`: the names that are most like this one, or a part of them is. Nothing, if none is.
+/// `; near are A and B`: the names of which all or a part is similar to `text`. Empty, if none is.
 pub(crate) fn near<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let text = text.trim_matches(['^', '$']).to_lowercase();
     let mut found: Vec<(f64, &str)> = names
@@ -22,7 +22,7 @@ pub(crate) fn near<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> 
         .map(|(similarity, _)| *similarity)
         .fold(0.0, f64::max);
     found.retain(|(similarity, _)| *similarity >= best - RANGE);
-    // Those that are equally similar stay in the order of their list.
+    // The sort is stable: names of equal similarity keep their order.
     found.sort_by(|(one, _), (other, _)| other.total_cmp(one));
     found.truncate(MOST);
     let names: Vec<&str> = found.into_iter().map(|(_, name)| name).collect();
@@ -33,7 +33,7 @@ pub(crate) fn near<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> 
     }
 }
 
-/// That of the most similar part of a name with as many words: a filter matches a part, too.
+/// Similarity to the best part of `name` with the same number of words: a filter matches parts, too.
 fn similarity(text: &str, name: &str) -> f64 {
     let words: Vec<&str> = name.split('-').collect();
     let count = text.split('-').count().min(words.len());

@@ -5,37 +5,37 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use nix::sys::signal::Signal;
 
-/// What a fault or a case may start.
+/// The helpers.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Hold the programs of a cgroup by id; commands on stdin, answers on stdout
+    /// Hold the programs of a cgroup by id; reads commands from stdin, writes answers to stdout
     HoldPrograms(faults::holder::Arguments),
-    /// Look at, or reset, the TCP connections of a process; as JSON
+    /// Show or reset the TCP connections of a process, as JSON
     Connections(faults::connections::Arguments),
-    /// Hold the programs at devices by id; commands on stdin, answers on stdout
+    /// Hold the programs at devices by id; reads commands from stdin, writes answers to stdout
     HoldPackets(faults::packets::Arguments),
-    /// Attach counting programs of another owner; commands on stdin, answers on stdout
+    /// Attach counting programs of another owner; reads commands from stdin, writes answers to stdout
     ForeignPrograms(faults::foreign::Arguments),
-    /// Make twins of the maps that the programs at a hook use; commands on stdin, answers on stdout
+    /// Make copies of the maps that the programs at a hook use; reads commands from stdin, writes answers to stdout
     TwinMaps(faults::maps::TwinArguments),
-    /// Put a map of another layout in the place of each pinned one
+    /// Replace each pinned map by one of another layout
     RefitPins(faults::maps::RefitArguments),
-    /// Where this node has its cgroups; as JSON
+    /// Print where this node has its cgroups, as JSON
     Host,
-    /// The first process of a container; as JSON
+    /// Print the first process of a container, as JSON
     Process(ProcessArguments),
-    /// Undo what helpers have done that were killed; as JSON
+    /// Undo what killed helpers have done, as JSON
     Undo(faults::notes::Arguments),
-    /// Count programs, links, maps, pins and rules of the node; as JSON
+    /// Count programs, links, maps, pins and rules of the node, as JSON
     Remains(faults::remains::Arguments),
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ProcessArguments {
-    /// The container's id, as its runtime has it
+    /// Container id, as in its runtime
     #[arg(long, value_name = "ID")]
     container: String,
-    /// Sends it a signal
+    /// Signal to send to the process
     #[arg(long, value_name = "SIGSTOP|SIGKILL")]
     signal: Option<Signal>,
 }

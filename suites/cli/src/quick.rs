@@ -1,8 +1,8 @@
-//! What a quick run says on each of its lines, and wherever its report is shown.
+//! The marker of quick runs on each output line and in reports.
 
 use harness::{limits::Profile, quick::NO_CONFORMANCE};
 
-/// Text of a run of this profile: each line of a quick one's begins with what it is.
+/// Adds the marker to a text, if the profile is quick.
 pub(crate) fn marked(profile: &str, text: &str) -> String {
     if profile != Profile::Quick.name() {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! `plumbline targets`: what can be under test, how it is installed, and whether a file says it rightly.
+//! `plumbline targets`: lists, shows, installs and checks targets.
 
 use std::{io::Write as _, process::ExitCode};
 
@@ -12,38 +12,38 @@ use crate::{COULD_NOT_RUN, near::near};
 
 mod script;
 
-/// What can be under test.
+/// List, show, install and check targets.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// List the targets that this program has, and where each runs
+    /// List the targets that this program contains, and where each runs
     List,
-    /// Print the file of one: how it is run and installed, its features and deviations. A beginning for your own
+    /// Print the file of a target: how it is run and installed, its features and deviations. A start for your own
     Show {
         /// Name of a target
         name: String,
     },
-    /// Print the configuration of a cluster of kind that a target can be installed on: three nodes, its network of pods, its
+    /// Print the configuration of a kind cluster that a target can be installed on: three nodes, pod network,
     /// kube-proxy. `plumbline targets kind cilium | kind create cluster --name own --config -`
     Kind {
         /// Name of a target, or the path of its file
         #[arg(value_name = "NAME|FILE")]
         target: String,
     },
-    /// Print the steps that install a target on a cluster as a script, which ends when its agents are ready on all nodes.
-    /// `plumbline targets install cilium --api own-control-plane:6443 | sh`, in the root of this repository, where kubectl and
-    /// helm reach the cluster
+    /// Print a script that installs a target on a cluster, and ends when its agents are ready on all nodes. `plumbline
+    /// targets install cilium --api own-control-plane:6443 | sh`, in the root of this repository, with kubectl and helm
+    /// configured for the cluster
     Install {
         /// Name of a target, or the path of its file
         #[arg(value_name = "NAME|FILE")]
         target: String,
-        /// Where nodes reach an API server at an address that is no Service's; of an IPv6 address, in brackets
+        /// Address where nodes reach an API server without a Service; IPv6 in brackets
         #[arg(long, value_name = "HOST:PORT", value_parser = script::api)]
         api: Api,
     },
-    /// Check that files are targets: every field, claims and features that the catalogue has, steps that can be run and
-    /// always install the same. Exit code 0, or 2 and everything that is wrong
+    /// Check that files are targets: known fields, claims and features of the catalogue, steps that can run and always
+    /// install the same. Exit code 0, or 2 with every problem
     Check {
-        /// Names, or paths of files; all that this program has, if there are none
+        /// Names, or paths of files; the default is all targets that this program contains
         #[arg(value_name = "NAME|FILE")]
         targets: Vec<String>,
     },
@@ -62,7 +62,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Install { target, api } => script::install(target, &installation(target)?, api)?,
         Command::Check { targets } => return Ok(check(targets)),
     };
-    // Who reads may stop reading.
+    // The reader may close the pipe early.
     drop(std::io::stdout().write_all(text.as_bytes()));
     Ok(ExitCode::SUCCESS)
 }
@@ -119,7 +119,7 @@ fn check(named: &[String]) -> ExitCode {
     ExitCode::from(if wrong { COULD_NOT_RUN } else { 0 })
 }
 
-/// Everything that is wrong with a target, by its name or the path of its file.
+/// Every problem of a target, by its name or the path of its file.
 fn problems(name: &str) -> Vec<String> {
     let target = match Target::find(name) {
         Ok(target) => target,

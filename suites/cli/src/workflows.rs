@@ -1,4 +1,4 @@
-//! What the workflows of `.github` tell this program is understood by it.
+//! Tests that this program can parse its command lines in the workflows of `.github`.
 
 use std::{
     fs,
@@ -20,32 +20,32 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// The words that follow this program's name in a line, variables being what they may be.
-fn told(line: &str) -> Option<Vec<String>> {
+/// The words after this program's name in a line, with values in place of variables.
+fn words_of(line: &str) -> Option<Vec<String>> {
     let line = line.split(" >").next().unwrap();
     let words: Vec<&str> = line
         .split_whitespace()
         .map(|word| word.trim_matches(['"', '\'']))
         .collect();
-    // As root it is told an environment, and how long it may take.
+    // As root, `env` and `timeout` come first.
     let command = match words.first() {
         Some(&"sudo") => words.iter().position(|word| *word == "plumbline"),
         first => first.map(|_| 0),
     };
     let named = command.filter(|at| ["plumbline", "target/debug/plumbline"].contains(&words[*at]));
     let passed = |command: &str| words.windows(3).any(|three| three == ["cargo", "xtask", command]);
-    let mut told = vec!["plumbline".to_owned()];
+    let mut parsed = vec!["plumbline".to_owned()];
     let rest = match named {
         Some(at) => &words[at + 1..],
         _ if passed("e2e") || passed("mutants") || passed("compare") => {
-            told.push(if passed("compare") { "compare" } else { "run" }.to_owned());
+            parsed.push(if passed("compare") { "compare" } else { "run" }.to_owned());
             let at = words.iter().position(|word| *word == "--")?;
             &words[at + 1..]
         }
         _ => return None,
     };
     for word in rest {
-        told.push(match *word {
+        parsed.push(match *word {
             "$IMAGE" => "kindest/node:v1.36.1".to_owned(),
             "$OUT" | "$folder" => "target/plumbline".to_owned(),
             "$OUT/report.yaml" | "$FOLDER/report.yaml" => "target/plumbline/report.yaml".to_owned(),
@@ -59,7 +59,7 @@ fn told(line: &str) -> Option<Vec<String>> {
             }
         });
     }
-    Some(told)
+    Some(parsed)
 }
 
 #[test]
@@ -69,8 +69,8 @@ fn what_workflows_tell_this_program_is_understood() {
         let text = fs::read_to_string(&file).unwrap().replace("\\\n", " ");
         for line in text.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
             let line = line.trim_start_matches("- ").trim_start_matches("run: ");
-            if let Some(words) = told(line) {
-                // What asks for the version is understood, and is an error to clap.
+            if let Some(words) = words_of(line) {
+                // `--version` is understood, and yet an error for clap.
                 if let Err(error) = crate::Arguments::try_parse_from(&words)
                     && error.use_stderr()
                 {

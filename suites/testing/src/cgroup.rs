@@ -9,16 +9,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Names of the tests' cgroups: this, the test program's process id, a number. Not `plumbline-lab-`, by which the lab
-/// knows its own.
+/// Prefix of the tests' cgroups, followed by the test program's PID and a number. It differs from `plumbline-lab-`, the
+/// prefix of the lab's own.
 const PREFIX: &str = "plumbline-test-";
-/// How long an ended test's cgroup may take to be empty.
+/// Limit until an ended test's cgroup is empty.
 const EMPTY_LIMIT: Duration = Duration::from_secs(10);
 
-/// Where cgroup v2 is mounted: `/sys/fs/cgroup`, or elsewhere on a hybrid system.
+/// Mount point of cgroup v2: `/sys/fs/cgroup`, or elsewhere on a hybrid system.
 ///
 /// # Panics
-/// Nowhere: tests that ask need one.
+/// It is not mounted: the calling tests need it.
 #[must_use]
 pub fn mount() -> PathBuf {
     let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");
@@ -32,15 +32,15 @@ pub fn mount() -> PathBuf {
         .expect("a cgroup2 mount; these tests need one")
 }
 
-/// A cgroup that is removed, with those below it and all processes in them, when the test ends in whatever way.
+/// A cgroup that is removed with its descendants and all their processes when the test ends in any way.
 #[derive(Debug)]
 pub struct OwnCgroup(PathBuf);
 
 impl OwnCgroup {
-    /// Makes one, and removes what killed test programs have left.
+    /// Makes a cgroup, and removes those of killed test programs.
     ///
     /// # Panics
-    /// The kernel refuses.
+    /// The kernel refuses it.
     #[must_use]
     pub fn create() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -52,7 +52,7 @@ impl OwnCgroup {
         Self(path)
     }
 
-    /// Where it is.
+    /// Path of the cgroup.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
@@ -61,7 +61,7 @@ impl OwnCgroup {
 
 impl Drop for OwnCgroup {
     fn drop(&mut self) {
-        // Where nothing is left in it, or the kernel is older than 5.14, this does nothing.
+        // Without processes, or on kernels before 5.14, this does nothing.
         let _ = fs::write(self.0.join("cgroup.kill"), "1");
         let begun = Instant::now();
         while let Err(error) = remove(&self.0) {
@@ -85,7 +85,7 @@ fn remove(cgroup: &Path) -> io::Result<()> {
     fs::remove_dir(cgroup)
 }
 
-/// Removes the cgroups of test programs that were killed. Their processes have died with them.
+/// Removes the cgroups of killed test programs, whose processes have ended with them.
 fn sweep(mount: &Path) {
     let killed = |name: &str| {
         let id = name.strip_prefix(PREFIX)?.split('-').next()?;
@@ -93,7 +93,7 @@ fn sweep(mount: &Path) {
     };
     for entry in fs::read_dir(mount).into_iter().flatten().flatten() {
         if entry.file_name().to_str().and_then(killed).unwrap_or(false) {
-            // Another test may be at it too.
+            // Another test may remove it at the same time.
             let _ = remove(&entry.path());
         }
     }

@@ -1,4 +1,4 @@
-//! Programs that nothing runs, for tests of what is made from programs.
+//! Programs that are never run, for tests that build images or archives.
 
 /// The header of a 64-bit little-endian program without segments.
 #[must_use]

@@ -1,4 +1,4 @@
-//! A process of its own for a test: because a cgroup holds processes, and namespaces are better left by ending.
+//! A process of its own for a test, because cgroups contain processes, and namespaces are left most safely by ending.
 
 use std::{env, path::PathBuf, process::Command, time::Duration};
 
@@ -15,36 +15,36 @@ use crate::{
     root_or_skip,
 };
 
-/// Tells the inner process its cgroup.
+/// Variable with the cgroup, for the inner process.
 const CGROUP: &str = "PLUMBLINE_TEST_CGROUP";
-/// Tells it an empty folder.
+/// Variable with an empty folder, for the inner process.
 const FOLDER: &str = "PLUMBLINE_TEST_FOLDER";
 
-/// What the process of a test has for itself. Both go when it has ended.
+/// What a test's process has for itself. Both are removed after its end.
 #[derive(Clone, Debug)]
 pub struct Own {
-    /// A cgroup, which it is not in yet.
+    /// A cgroup, which the process has not joined yet.
     pub cgroup: PathBuf,
     /// An empty folder.
     pub folder: PathBuf,
 }
 
 impl Own {
-    /// Runs a test in a process of its own: this same program, asked for that test alone. `None`: this is not the
-    /// process to go on with; the other one has passed, or was to be left out.
+    /// Runs a test in a process of its own: this same program with that test selected. `None`: this is the outer
+    /// process, and the inner one has passed or was skipped.
     ///
-    /// The process dies with whoever started it, and by SIGALRM after [`WHOLE`]. Its thread is in a network namespace,
-    /// where no device is up, and in a mount namespace, whose mounts nobody else sees; threads that it starts follow.
+    /// The process dies with its parent, and by SIGALRM after [`WHOLE`]. Its thread is in a network namespace, where no
+    /// device is up, and in a mount namespace with private mounts; threads that it starts inherit both.
     ///
     /// # Panics
-    /// The other process has not passed; and as [`root_or_skip`].
+    /// The inner process has not passed; and as [`root_or_skip`].
     #[must_use]
     #[track_caller]
     pub fn of(test: &str) -> Option<Self> {
         Self::within(test, WHOLE)
     }
 
-    /// The same for one that takes longer: `limit` is [`scaled`].
+    /// As [`Own::of`] for a longer test: `limit` is [`scaled`].
     ///
     /// # Panics
     /// As [`Own::of`].
@@ -66,7 +66,7 @@ impl Own {
         Some(own)
     }
 
-    /// What a process of this test is told by whoever started it; `None`: this is none.
+    /// The settings that the outer process has passed; `None` in the outer process itself.
     #[must_use]
     pub fn told() -> Option<Self> {
         let told = |name| env::var_os(name).map(PathBuf::from);
@@ -81,7 +81,7 @@ impl Own {
 /// `kernel::traffic::some_test::{{closure}}` → `traffic::some_test`.
 ///
 /// # Panics
-/// It is no closure.
+/// The type is no closure.
 #[must_use]
 pub fn name_of<F>() -> &'static str {
     let full = std::any::type_name::<F>();
@@ -93,10 +93,10 @@ pub fn name_of<F>() -> &'static str {
         )
 }
 
-/// This program again, for one test.
+/// A command that runs one test of this program.
 ///
 /// # Panics
-/// It can't be found any more.
+/// The program's path is not known any more.
 #[must_use]
 pub fn again(test: &str) -> Command {
     let mut command = Command::new(env::current_exe().expect("this program's path"));
@@ -126,6 +126,6 @@ fn outside(test: &str, limit: Duration) {
         "the test's own process ended with {} (SIGALRM: it took more than {limit:?})\n{said}{errors}",
         output.status
     );
-    // What it measured.
+    // Shows measurements of the inner process.
     print!("{said}");
 }

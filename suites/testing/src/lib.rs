@@ -1,9 +1,8 @@
-//! What tests do when the machine lacks what they need: a skip is never a pass. And what tests on the kernel have in
-//! common: a process ([`isolation`]) and a cgroup ([`cgroup`]) of their own, and how long they wait ([`patience`]). And
-//! programs to make images from ([`elf`]).
+//! Shared parts of tests: records of skipped tests (a skip is never a pass), a process ([`isolation`]) and a cgroup
+//! ([`cgroup`]) of their own, limits of waits ([`patience`]), and programs to make images from ([`elf`]).
 //!
-//! A test runner knows only passed and failed, so a skipped test is told to `cargo xtask test` through a file
-//! (named by `PLUMBLINE_SKIPS`), which lists it at the end of every run.
+//! A test runner only knows passed and failed, so a skipped test is recorded in a file (named by `PLUMBLINE_SKIPS`),
+//! which `cargo xtask test` lists at the end of every run.
 
 pub mod cgroup;
 pub mod elf;
@@ -18,12 +17,12 @@ use std::{
     thread,
 };
 
-/// Whether the test may go on as root.
+/// Whether the test may continue as root.
 ///
-/// `false` only if skipping was asked for (`PLUMBLINE_UNPRIVILEGED`), and then the skip is on record.
+/// `false` only if `PLUMBLINE_UNPRIVILEGED` permits skips; the skip is recorded then.
 ///
 /// # Panics
-/// Without root and without having been asked to skip: a test that can't run has not passed.
+/// Without root and without that permission: a test that can't run has not passed.
 #[must_use]
 pub fn root_or_skip(test: &str) -> bool {
     if nix::unistd::geteuid().is_root() {
@@ -38,9 +37,9 @@ pub fn root_or_skip(test: &str) -> bool {
     false
 }
 
-/// Whether programs that are not this project's own are there: on the PATH, or in one of these folders.
+/// Whether these programs of other projects exist, on the PATH or in one of these folders.
 ///
-/// `false` puts the test on record as skipped, with the first that is missing.
+/// `false` records the test as skipped, with the first missing program.
 #[must_use]
 pub fn programs_or_skip(test: &str, programs: &[&str], folders: &[PathBuf]) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
@@ -58,7 +57,7 @@ pub fn programs_or_skip(test: &str, programs: &[&str], folders: &[PathBuf]) -> b
     missing.is_none()
 }
 
-/// The name of the test that this thread runs, as the test runner names its threads.
+/// The name of the test in this thread, which is the name that the test runner gives the thread.
 #[must_use]
 pub fn current() -> String {
     thread::current()
@@ -67,15 +66,15 @@ pub fn current() -> String {
         .to_owned()
 }
 
-/// Puts a skipped test on record.
+/// Records a skipped test.
 ///
 /// # Panics
-/// If the record can't be written: the skip would be silent.
+/// The record can't be written: the skip would be silent.
 pub fn skip(test: &str, why: &str) {
     let line = format!("{test}: {why}\n");
     eprint!("SKIPPED {line}");
     if let Some(path) = env::var_os("PLUMBLINE_SKIPS") {
-        // One write in append mode: lines of tests that run side by side do not mix.
+        // One write in append mode: lines of concurrent tests do not mix.
         let written: io::Result<()> = OpenOptions::new()
             .append(true)
             .create(true)

@@ -1,24 +1,24 @@
-//! How long tests wait for what must come: a limit is there to end a test that hangs, never to measure a machine.
+//! Limits of tests' waits: a limit ends a test that hangs, and never measures a machine.
 
 use std::{env, time::Duration};
 
-/// How long a test waits for what must come. What it waits for mostly comes within a second; beside other tests, builds and
-/// busy loops on two processors it was seen to take fifty times as long.
+/// Limit of a test's wait for an event. Most events take less than a second; beside other tests, builds and busy loops
+/// on two processors they took up to fifty times as long.
 pub const LIMIT: Duration = Duration::from_secs(180);
-/// How long the whole of a test may take that has a process of its own, [`scaled`]: several times [`LIMIT`].
+/// Limit of a whole test with a process of its own, [`scaled`]: several times [`LIMIT`].
 pub const WHOLE: Duration = Duration::from_secs(900);
-/// By how much limits of programs are lengthened that are started for a test, where they can be told: as [`LIMIT`] to thirty
-/// seconds, which most of them have on a machine that is not as busy.
+/// Factor for limits of programs that tests start, if they have an option for that: the ratio of [`LIMIT`] to thirty
+/// seconds, the usual limit on a machine with less load.
 pub const TIMES: u32 = 6;
 
-/// By how much limits are lengthened, as a whole number; 1 if it is not set. `cargo xtask kernels` sets it, whose processors
-/// may be emulated.
+/// Variable with a factor for limits, a whole number; 1 by default. `cargo xtask kernels` sets it, because its
+/// processors may be emulated.
 const SCALE: &str = "PLUMBLINE_TEST_TIMEOUT_SCALE";
 
-/// A limit, lengthened as `PLUMBLINE_TEST_TIMEOUT_SCALE` says.
+/// A limit, multiplied by `PLUMBLINE_TEST_TIMEOUT_SCALE`.
 ///
 /// # Panics
-/// The variable is no whole number from 1 to 100.
+/// The variable is not a whole number from 1 to 100.
 #[must_use]
 pub fn scaled(limit: Duration) -> Duration {
     limit * scale(env::var(SCALE).ok().as_deref())

@@ -1,4 +1,4 @@
-//! What `cargo xtask kernels` and the first process of its virtual machines say to each other.
+//! The protocol between `cargo xtask kernels` and the first process of its virtual machines.
 //!
 //! ```text
 //!  xtask ─▶ plan.json, in the initial file system ─▶ guest (process 1) ─▶ modules, programs one after another
@@ -12,16 +12,17 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Where the plan lies.
+/// Path of the plan.
 pub const PLAN: &str = "/plan.json";
 
-/// Where events go: the second serial port.
+/// The port for events: the second serial port.
 pub const PORT: &str = "/dev/ttyS1";
 
-/// Of the files of a program's folders, so many bytes are told: a serial port takes about a megabyte in a second.
-pub const MOST_TOLD: usize = 64 << 20;
+/// Limit of bytes that are sent of the files in a program's folders: a serial port transfers about a megabyte in a
+/// second.
+pub const MOST_SENT: usize = 64 << 20;
 
-/// What the machine is to do, in this order; then it powers off.
+/// What the machine does, in this order; then it powers off.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Plan {
     /// Files of modules, each after those that it depends on.
@@ -30,74 +31,74 @@ pub struct Plan {
     pub steps: Vec<Step>,
 }
 
-/// One program, alone on the machine: when it ends, whatever it started ends too.
+/// One program, alone on the machine: when it ends, all processes that it has started are killed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Step {
-    /// What it is called in events.
+    /// Name of the step in events.
     pub name: String,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// Its environment, beside `PATH` and `TMPDIR`.
+    /// The environment, in addition to `PATH` and `TMPDIR`.
     pub environment: BTreeMap<String, String>,
-    /// It is killed after this many seconds.
+    /// Limit in seconds, after which the program is killed.
     pub limit_seconds: u64,
-    /// Files, and folders of files, that are told after its end, if they are there; of folders' files as many as
-    /// [`MOST_TOLD`] allows.
+    /// Files, and folders of files, that are sent after the program's end if they exist; files of folders only up to
+    /// [`MOST_SENT`].
     pub files: Vec<String>,
 }
 
-/// What happens, as it happens.
+/// An event of the machine, sent at once.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    /// The first process runs, the file systems are there.
+    /// The first process runs, and the file systems are mounted.
     Booted {
         /// The kernel's release.
         kernel: String,
     },
-    /// The kernel did not take a module.
+    /// The kernel refused a module.
     ModuleRefused {
-        /// Its file.
+        /// File of the module.
         module: String,
-        /// What the kernel said.
+        /// The kernel's error.
         why: String,
     },
     /// A program begins.
     Begun {
-        /// Which.
+        /// The program's step.
         step: String,
     },
-    /// A program wrote a line, to its output or its errors.
+    /// A program wrote a line to stdout or stderr.
     Line {
-        /// Which.
+        /// The program's step.
         step: String,
-        /// Without its end.
+        /// The line without its end.
         text: String,
     },
-    /// What a file of a program holds after its end.
+    /// Contents of a file after a program's end.
     File {
-        /// Which program's.
+        /// The program's step.
         step: String,
-        /// Its path.
+        /// Path of the file.
         path: String,
-        /// What is in it.
+        /// Text of the file.
         text: String,
     },
     /// A program has ended.
     Ended {
-        /// Which.
+        /// The program's step.
         step: String,
-        /// How.
+        /// How it ended.
         end: End,
-        /// How long it ran.
+        /// Duration of the program.
         milliseconds: u64,
     },
-    /// The machine can't go on.
+    /// The machine can't continue.
     Failed {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// All programs have ended; the machine powers off. Without this, something else ended it.
+    /// All programs have ended; the machine powers off. Without this event, something else ended the machine.
     Over,
 }
 
@@ -105,9 +106,9 @@ pub enum Event {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// By itself, with this exit code.
+    /// It exited with this code.
     Code(i32),
-    /// By a signal of somebody.
+    /// A signal from another process killed it.
     Signal(i32),
     /// It was killed at its limit.
     Limit,

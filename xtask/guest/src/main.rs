@@ -1,6 +1,6 @@
 //! The first process of a virtual machine of `cargo xtask kernels`: prepares the machine, runs the programs of its plan
-//! one after another, tells what happens on the second serial port, and powers off. Not for anything else: as the first
-//! process it ends all others between two programs.
+//! one after another, sends events to the second serial port, and powers off. For nothing else: it kills all other
+//! processes between two programs.
 
 mod place;
 mod step;
@@ -22,7 +22,7 @@ use nix::{
     unistd::Pid,
 };
 
-/// Where events go.
+/// The port for events.
 struct Port(Mutex<File>);
 
 impl Port {
@@ -37,8 +37,8 @@ impl Port {
         Ok(Self(Mutex::new(file)))
     }
 
-    /// Tells an event. Nobody can be told that it can't be: who listens sees that the end is missing.
-    fn tell(&self, event: &Event) {
+    /// Sends an event. An error can't be reported: the reader finds that the last event is missing.
+    fn send(&self, event: &Event) {
         if let Ok(mut line) = serde_json::to_vec(event) {
             line.push(b'\n');
             let _ = self
@@ -49,7 +49,7 @@ impl Port {
         }
     }
 
-    /// Waits until all of it has been sent.
+    /// Waits until the port has sent everything.
     fn drain(&self) {
         let _ = tcdrain(&*self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -59,13 +59,13 @@ fn main() -> anyhow::Result<()> {
     if Pid::this().as_raw() != 1 {
         bail!("this is the first process of a virtual machine, which `cargo xtask kernels` starts");
     }
-    // What fails before there is a port is told by the kernel's console: this process must not end.
+    // Errors before the port is open go to the kernel's console: this process must not end.
     place::mount_all()?;
     place::loopback_up()?;
     let port = Port::open()?;
     match run(&port) {
-        Ok(()) => port.tell(&Event::Over),
-        Err(error) => port.tell(&Event::Failed {
+        Ok(()) => port.send(&Event::Over),
+        Err(error) => port.send(&Event::Failed {
             why: format!("{error:#}"),
         }),
     }
@@ -76,21 +76,21 @@ fn main() -> anyhow::Result<()> {
 
 fn run(port: &Port) -> anyhow::Result<()> {
     let kernel = uname().context("failed to ask for the kernel's release")?;
-    port.tell(&Event::Booted {
+    port.send(&Event::Booted {
         kernel: kernel.release().to_string_lossy().into_owned(),
     });
     let plan = fs::read(PLAN).with_context(|| format!("failed to read {PLAN}"))?;
     let plan: Plan = serde_json::from_slice(&plan).with_context(|| format!("{PLAN} is no plan"))?;
     for module in &plan.modules {
         if let Err(error) = place::load(module) {
-            port.tell(&Event::ModuleRefused {
+            port.send(&Event::ModuleRefused {
                 module: module.clone(),
                 why: format!("{error:#}"),
             });
         }
     }
     for step in &plan.steps {
-        step::run(step, &|event| port.tell(&event));
+        step::run(step, &|event| port.send(&event));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What programs find: file systems, and the kernel's modules.
+//! The environment of the programs: file systems, and kernel modules.
 
 use std::{
     fs::{self, File},
@@ -16,7 +16,7 @@ use nix::{
     },
 };
 
-/// Type and place of each file system, each after what it lies in.
+/// Type and mount point of each file system, parents first.
 const FILE_SYSTEMS: [(&str, &str); 7] = [
     ("devtmpfs", "/dev"),
     ("proc", "/proc"),
@@ -42,7 +42,7 @@ pub(crate) fn mount_all() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Brings the loopback device up: of a new network namespace the first, and down (`rtnetlink(7)`).
+/// Sets the loopback device up: it is the first device of a network namespace, and down (`rtnetlink(7)`).
 pub(crate) fn loopback_up() -> anyhow::Result<()> {
     /// `sizeof(struct nlmsghdr)` and `sizeof(struct ifinfomsg)`.
     const LENGTH: u32 = 16 + 16;
@@ -54,7 +54,7 @@ pub(crate) fn loopback_up() -> anyhow::Result<()> {
     message.extend(LENGTH.to_ne_bytes());
     message.extend(libc::RTM_NEWLINK.to_ne_bytes());
     message.extend(FLAGS.to_ne_bytes());
-    // Sequence, port; family, type of device; its index; the flags, and which of them are meant.
+    // Sequence, port; family, device type; device index; flags and mask.
     for word in [1, 0, 0, INDEX, up, up] {
         message.extend(word.to_ne_bytes());
     }
@@ -81,7 +81,7 @@ pub(crate) fn loopback_up() -> anyhow::Result<()> {
 pub(crate) fn load(module: &str) -> anyhow::Result<()> {
     let file = File::open(module)?;
     match finit_module(&file, c"", ModuleInitFlags::empty()) {
-        // Another one has brought it along.
+        // Another module has loaded it as a dependency.
         Ok(()) | Err(Errno::EEXIST) => Ok(()),
         Err(error) => Err(error.into()),
     }

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use guest::{End, Event, MOST_TOLD, Step};
+use guest::{End, Event, MOST_SENT, Step};
 use nix::{
     errno::Errno,
     sys::{
@@ -20,49 +20,49 @@ use nix::{
     unistd::Pid,
 };
 
-/// Where programs are.
+/// Folder of the programs.
 const PROGRAMS: &str = "/bin";
 
-/// Runs a program to its end, or to its limit, and ends whatever it has left.
-pub(crate) fn run(step: &Step, tell: &(impl Fn(Event) + Sync)) {
+/// Runs a program to its end or its limit, and kills the processes that it has left.
+pub(crate) fn run(step: &Step, send: &(impl Fn(Event) + Sync)) {
     let name = || step.name.clone();
-    tell(Event::Begun { step: name() });
+    send(Event::Begun { step: name() });
     let begun = Instant::now();
-    let end = supervise(step, tell).unwrap_or_else(|why| {
-        tell(Event::Line {
+    let end = supervise(step, send).unwrap_or_else(|why| {
+        send(Event::Line {
             step: name(),
             text: why,
         });
         End::Code(127)
     });
-    let mut left = MOST_TOLD;
+    let mut left = MOST_SENT;
     for path in &step.files {
-        let untold = tell_files(Path::new(path), &mut left, &|path, text| {
-            tell(Event::File {
+        let omitted = send_files(Path::new(path), &mut left, &|path, text| {
+            send(Event::File {
                 step: name(),
                 path: path.display().to_string(),
                 text,
             });
         });
-        if untold > 0 {
-            tell(Event::Line {
+        if omitted > 0 {
+            send(Event::Line {
                 step: name(),
                 text: format!(
-                    "{untold} files of {path} are not told: all of them have more than {MOST_TOLD} bytes"
+                    "{omitted} files of {path} are omitted: all of them have more than {MOST_SENT} bytes"
                 ),
             });
         }
     }
-    tell(Event::Ended {
+    send(Event::Ended {
         step: name(),
         end,
         milliseconds: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
     });
 }
 
-/// Tells a file, or the files of a folder and those in it, in the order of their names, as long as there are bytes left for a
-/// whole one; returns how many it has not told. What is not there, or neither, is no file.
-fn tell_files(path: &Path, left: &mut usize, tell: &dyn Fn(&Path, String)) -> usize {
+/// Sends a file, or the files below a folder in the order of their names, as long as there are bytes left for a whole
+/// one; returns the number of omitted files. Missing paths and special files are ignored.
+fn send_files(path: &Path, left: &mut usize, send: &dyn Fn(&Path, String)) -> usize {
     let Ok(about) = path.symlink_metadata() else {
         return 0;
     };
@@ -73,7 +73,7 @@ fn tell_files(path: &Path, left: &mut usize, tell: &dyn Fn(&Path, String)) -> us
             .filter_map(|entry| Some(entry.ok()?.path()))
             .collect();
         inside.sort_unstable();
-        return inside.iter().map(|path| tell_files(path, left, tell)).sum();
+        return inside.iter().map(|path| send_files(path, left, send)).sum();
     }
     if !about.is_file() {
         return 0;
@@ -86,12 +86,12 @@ fn tell_files(path: &Path, left: &mut usize, tell: &dyn Fn(&Path, String)) -> us
     };
     *left = rest;
     fs::read(path).map_or(1, |bytes| {
-        tell(path, String::from_utf8_lossy(&bytes).into_owned());
+        send(path, String::from_utf8_lossy(&bytes).into_owned());
         0
     })
 }
 
-fn supervise(step: &Step, tell: &(impl Fn(Event) + Sync)) -> Result<End, String> {
+fn supervise(step: &Step, send: &(impl Fn(Event) + Sync)) -> Result<End, String> {
     let [program, arguments @ ..] = step.command.as_slice() else {
         return Err("the plan names no program".to_owned());
     };
@@ -121,7 +121,7 @@ fn supervise(step: &Step, tell: &(impl Fn(Event) + Sync)) -> Result<End, String>
     let limit = Duration::from_secs(step.limit_seconds);
     thread::scope(|scope| {
         for output in outputs.into_iter().flatten() {
-            scope.spawn(|| relay(step, output, tell));
+            scope.spawn(|| relay(step, output, send));
         }
         let watch = scope.spawn(move || match until.recv_timeout(limit) {
             Err(RecvTimeoutError::Timeout) => {
@@ -133,18 +133,18 @@ fn supervise(step: &Step, tell: &(impl Fn(Event) + Sync)) -> Result<End, String>
         let end = wait(process);
         drop(ended);
         let was_late = watch.join().unwrap_or(true);
-        // So that nobody holds the outputs, and the next program has the machine to itself.
+        // Closes the outputs, and leaves the machine to the next program.
         kill_all();
         end.map(|end| if was_late { End::Limit } else { end })
     })
 }
 
-/// Tells each line of an output, until nobody holds it.
-fn relay(step: &Step, output: impl Read, tell: &impl Fn(Event)) {
+/// Sends each line of an output, until all writers have closed it.
+fn relay(step: &Step, output: impl Read, send: &impl Fn(Event)) {
     let mut output = BufReader::new(output);
     let mut line = Vec::new();
     while output.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
-        tell(Event::Line {
+        send(Event::Line {
             step: step.name.clone(),
             text: String::from_utf8_lossy(&line).trim_end().to_owned(),
         });
@@ -152,13 +152,13 @@ fn relay(step: &Step, output: impl Read, tell: &impl Fn(Event)) {
     }
 }
 
-/// Every process but this one.
+/// Kills every process but this one.
 fn kill_all() {
     // There may be none.
     let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
 }
 
-/// Waits for the program; others that end meanwhile, whose parents have ended before them, are this process's to bury.
+/// Waits for the program, and reaps orphaned processes meanwhile.
 fn wait(process: Pid) -> Result<End, String> {
     loop {
         match waitpid(None, None) {
@@ -190,14 +190,14 @@ mod tests {
         let told = |path: &Path, most: usize| {
             let all = RefCell::new(Vec::new());
             let mut left = most;
-            let untold = tell_files(path, &mut left, &|path, text| {
+            let omitted = send_files(path, &mut left, &|path, text| {
                 all.borrow_mut().push((path.to_path_buf(), text));
             });
             let names = all.into_inner().into_iter().map(|(path, text)| {
                 assert_eq!(fs::read_to_string(&path).unwrap(), text);
                 path.strip_prefix(folder.path()).unwrap().display().to_string()
             });
-            (names.collect::<Vec<_>>().join(" "), untold, left)
+            (names.collect::<Vec<_>>().join(" "), omitted, left)
         };
         assert_eq!(told(folder.path(), 13), ("a b/a b/b c".to_owned(), 0, 0));
         assert_eq!(told(folder.path(), 8), ("a b/a".to_owned(), 2, 0));

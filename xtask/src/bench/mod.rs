@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: what things cost, on this machine.
+//! `cargo xtask bench`: benchmarks on this machine.
 
 mod suite;
 
@@ -8,10 +8,10 @@ use clap::Subcommand;
 
 use crate::{ebpf, steps};
 
-/// Where the CSV files go, from the root of the repository.
+/// Folder of the CSV files, below the root of the repository.
 const CSV: &str = "target/plumbline/bench";
 
-/// Measures what the datapath costs, or the agent, on this machine; prints a table and writes CSV files to
+/// Measures the costs of the datapath, or of the agent, on this machine; prints a table and writes CSV files to
 /// target/plumbline/bench.
 #[derive(clap::Args)]
 #[command(after_help = "Exit codes: 0 measured, 2 could not run. No figure is a failure.")]
@@ -28,12 +28,12 @@ enum Command {
     /// The agent over the kernel's maps: 50,000 Services from nothing, one Service with 10,000 endpoints, and 1,000
     /// endpoint changes in a second. A minute and a half; needs root
     Agent {
-        /// For how many seconds endpoints change
+        /// How many seconds endpoints change
         #[arg(long, default_value_t = 60)]
         seconds: u64,
     },
-    /// The suite: where a run of it in labs spends its time, by case and by program, and what processors did meanwhile. As long
-    /// as a run; needs root
+    /// The suite: where the time of a run in labs goes, by case and by program, and how busy the processors were. Takes
+    /// as long as a run; needs root
     E2e {
         /// Passed on to `plumbline run`, for example `-- --filter release`
         #[arg(last = true, value_name = "ARGS")]
@@ -43,7 +43,7 @@ enum Command {
     Lab,
 }
 
-/// Runs one of its commands.
+/// Runs one of the subcommands.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.command {
         Command::Datapath => datapath(),
@@ -73,7 +73,7 @@ fn agent(seconds: u64) -> anyhow::Result<ExitCode> {
 
 fn lab() -> anyhow::Result<ExitCode> {
     ebpf::refresh()?;
-    // The lab is these two programs; it looks for them beside the one that measures.
+    // The lab consists of these two programs, and expects them beside the measuring one.
     steps::optimised("reference-agent", "reference-agent")?;
     steps::optimised("plumbline", "plumbline")?;
     let program = steps::optimised_example("plumbline", "lab_bench")?;

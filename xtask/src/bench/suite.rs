@@ -1,4 +1,4 @@
-//! `cargo xtask bench e2e`: where a run of the suite spends its time.
+//! `cargo xtask bench e2e`: where the time of a run of the suite goes.
 
 use std::{fs, process::ExitCode};
 
@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use crate::{e2e, steps};
 
-/// Where the reports go, below the workspace.
+/// Folder of the reports, below the workspace.
 const OUT: &str = "target/plumbline/bench/e2e";
-/// What `plumbline run` writes beside its reports (`suites/cli/src/run/spent.rs`).
+/// File that `plumbline run` writes beside its reports (`suites/cli/src/run/spent.rs`).
 const SPENT: &str = "spent.json";
-/// What cases do, a column each.
+/// Activities of cases, a column each.
 const ACTIVITIES: [&str; 7] = [
     "staging", "control", "fence", "judging", "hold", "healing", "closing",
 ];
@@ -27,9 +27,9 @@ pub(super) fn bench(run: &[String]) -> anyhow::Result<ExitCode> {
         .args(["run", "--out", OUT])
         .args(run);
     let path = steps::root().join(OUT).join(SPENT);
-    // That of an earlier run is none of this one.
+    // Removes the file of an earlier run.
     let _ = fs::remove_file(&path);
-    // A case that failed has spent time, too.
+    // Failed cases have used time, too.
     steps::run("suite", &mut command)?;
     let text = fs::read(&path).with_context(|| format!("the run wrote no {}", path.display()))?;
     let spent =
@@ -38,7 +38,7 @@ pub(super) fn bench(run: &[String]) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// By case, by program, and the machine.
+/// Tables by case, by program, and of the machine.
 fn tables(spent: &Value) -> String {
     let number = |value: &Value| value.as_f64().unwrap_or_default();
     let mut cases: Vec<(&String, &Value)> = spent["cases"].as_object().into_iter().flatten().collect();
@@ -86,7 +86,7 @@ fn tables(spent: &Value) -> String {
     )
 }
 
-/// With numbers to the right.
+/// A table with right-aligned numbers.
 fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(header);

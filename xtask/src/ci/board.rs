@@ -1,4 +1,4 @@
-//! What lanes know of each other: what has ended, and what set-ups have found.
+//! Shared state of lanes: ended parts, and what set-ups have found.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,15 +12,15 @@ use std::{
 /// How a part ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
-    /// All of it passed; with luck, if something of it had to be tried again.
+    /// All of it passed; `with_luck` if something passed only at a second try.
     Passed { with_luck: bool },
     /// Something of it failed, or could not run.
     Failed(String),
-    /// It need not run: why.
+    /// It need not run, with the reason.
     LeftOut(String),
-    /// This machine lacks what it needs: what.
+    /// This machine lacks something that it needs.
     Lacking(String),
-    /// Something before it failed, or all was stopped.
+    /// A part before it failed, or all were stopped.
     NotRun(String),
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Finished {
 }
 
 impl Finished {
-    /// Of a part that did not begin.
+    /// A part that did not begin.
     pub(crate) const fn without_a_run(outcome: Outcome) -> Self {
         let (wall, processor) = (Duration::ZERO, Duration::ZERO);
         Self {
@@ -50,20 +50,20 @@ impl Finished {
     }
 }
 
-/// What a set-up says that there is.
+/// Programs and variables that a set-up provides.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Found {
     things: BTreeSet<String>,
-    /// Folders of programs, which come first.
+    /// Folders of programs, first in PATH.
     path: Vec<String>,
     variables: Vec<(String, String)>,
 }
 
 impl Found {
-    /// Reads the answers of `.ci/setup`.
+    /// Parses the output of `.ci/setup`.
     ///
     /// # Errors
-    /// A line is none: the line.
+    /// The first invalid line.
     pub(crate) fn parse(answers: &str) -> Result<Self, String> {
         let mut found = Self::default();
         for line in answers.lines() {
@@ -81,26 +81,26 @@ impl Found {
         self.things.contains(thing)
     }
 
-    /// The value that it gives to a variable.
+    /// The value of a variable, if the set-up has it.
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {
         let mut all = self.variables.iter().filter(|(known, _)| known == name);
         all.next().map(|(_, value)| value.as_str())
     }
 
-    /// Joins what another has found.
+    /// Adds the findings of another set-up.
     pub(crate) fn join(&mut self, other: Self) {
         self.things.extend(other.things);
         self.path.extend(other.path);
         self.variables.extend(other.variables);
     }
 
-    /// Lets a command find it.
+    /// Adds the findings to the environment of a command.
     pub(crate) fn give(&self, command: &mut Command) {
         if !self.path.is_empty() {
             let own = env::var_os("PATH").unwrap_or_default();
             let folders = self.path.iter().map(PathBuf::from);
             let all = folders.chain(env::split_paths(&own));
-            // A folder with a colon in its name can't be on a PATH.
+            // PATH can't contain a folder with a colon in its name.
             if let Ok(path) = env::join_paths(all) {
                 command.env("PATH", path);
             }
@@ -109,7 +109,7 @@ impl Found {
     }
 }
 
-/// One for all lanes.
+/// One board for all lanes.
 #[derive(Default)]
 pub(crate) struct Board {
     state: Mutex<State>,
@@ -125,19 +125,19 @@ struct State {
 }
 
 impl Board {
-    /// A part has ended.
+    /// Records that a part has ended.
     pub(crate) fn finish(&self, name: &'static str, finished: Finished) {
         self.state().finished.insert(name, finished);
         self.changed.notify_all();
     }
 
-    /// Something that others wait for was reached, though no part has ended.
+    /// Records a milestone that other parts wait for, without the end of a part.
     pub(crate) fn reach(&self, name: &'static str) {
         self.state().reached.insert(name);
         self.changed.notify_all();
     }
 
-    /// Waits until one has ended, or was reached: how, in the first case.
+    /// Waits until a part has ended or a milestone was reached; returns the outcome of a part.
     pub(crate) fn wait_for(&self, name: &str) -> Option<Outcome> {
         let mut state = self.state();
         loop {
@@ -159,12 +159,12 @@ impl Board {
         self.state().found.insert(setup, found);
     }
 
-    /// What a set-up has found; nothing, if it did not run.
+    /// Findings of a set-up; empty, if it did not run.
     pub(crate) fn found(&self, setup: &str) -> Found {
         self.state().found.get(setup).cloned().unwrap_or_default()
     }
 
-    /// To be said at the end.
+    /// Adds a note for the end of the output.
     pub(crate) fn note(&self, note: String) {
         self.state().notes.push(note);
     }

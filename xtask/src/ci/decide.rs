@@ -1,7 +1,7 @@
 //! Whether a part has to run.
 //!
-//! It need not where the very same inputs have passed: in an earlier run on such a machine, or in a commit of which the
-//! caller knows that it passed.
+//! A part is left out if the same inputs have passed: in an earlier run on such a machine, or in a commit that the
+//! caller names as passed.
 
 use std::{cell::RefCell, collections::BTreeMap, path::Path};
 
@@ -12,30 +12,30 @@ use super::{
     tree::{self, Files, Tree},
 };
 
-/// What was decided, and why, in words.
+/// A decision with its reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Decision {
     pub(crate) runs: bool,
     pub(crate) why: String,
 }
 
-/// As many paths are shown.
+/// Limit of shown paths.
 const SHOWN: usize = 3;
 
-/// What decisions are made from.
+/// The data for decisions.
 pub(crate) struct Grounds<'a> {
-    /// What files parts read; `None` where git can't say what there is.
+    /// Files and their readers; `None` if git can't list the files.
     pub(crate) now: Option<(&'a Known, &'a Tree)>,
     pub(crate) records: &'a [Record],
-    /// A commit that passed, and what the caller calls it.
+    /// A commit that passed, and the caller's name for it.
     pub(crate) base: Option<(&'a str, &'a Tree)>,
-    /// Nothing is left out.
+    /// Whether all parts run.
     pub(crate) all: bool,
-    /// Files of commits that records name.
+    /// Files of the commits in records.
     pub(crate) commits: Commits<'a>,
 }
 
-/// Files of commits, each looked up once.
+/// Files of commits, each read once.
 pub(crate) struct Commits<'a> {
     root: &'a Path,
     found: RefCell<BTreeMap<String, Option<Files>>>,
@@ -47,7 +47,7 @@ impl<'a> Commits<'a> {
         Self { root, found }
     }
 
-    /// `None` if this repository has no such commit (any more).
+    /// `None` if the repository does not have the commit, or not any more.
     fn files(&self, commit: &str) -> Option<Files> {
         let mut found = self.found.borrow_mut();
         let files = found.entry(commit.to_owned());
@@ -58,10 +58,10 @@ impl<'a> Commits<'a> {
 }
 
 impl Grounds<'_> {
-    /// For a part with inputs of its own.
+    /// Decides about a part with inputs of its own.
     ///
     /// # Errors
-    /// The part names a package that there is not.
+    /// The part names an unknown package.
     pub(crate) fn decide(&self, part: &Part, machine: &str) -> anyhow::Result<Decision> {
         let run = |why: String| Ok(Decision { runs: true, why });
         let leave = |why: String| Ok(Decision { runs: false, why });
@@ -102,7 +102,7 @@ impl Grounds<'_> {
                 record.shown()
             ));
         }
-        // What changed since is known for commits alone.
+        // Only commits show what has changed since.
         let Some(last) = own().find(|record| !record.changed).or_else(|| own().next()) else {
             return run("it has not passed here yet".to_owned());
         };
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use crate::ci::{packages::Packages, parts::Work, records, table};
 
-    /// Any files will do: what has changed counts.
+    /// Any files: only the changes matter.
     fn before() -> Tree {
         let entry = |path: &&str| ((*path).to_owned(), "100644 blob 1".to_owned());
         Tree {
@@ -156,7 +156,7 @@ mod tests {
         }
     }
 
-    /// What runs of this workspace if `edit` changed what has passed as a whole, on this machine or another.
+    /// Parts that run if `edit` changes files of which everything passed, on this machine or another.
     fn run_after(edit: impl FnOnce(&mut Files), machine: &str) -> Vec<&'static str> {
         let root = crate::steps::root();
         let parts = table::parts();
@@ -188,7 +188,7 @@ mod tests {
         };
         let by_records = decided(&grounds);
         if machine == "this" {
-            // A base that passed says the same as records of it.
+            // A passed base gives the same result as records of it.
             grounds.records = &[];
             grounds.base = Some(("main", &before));
             assert_eq!(decided(&grounds), by_records);

@@ -1,4 +1,4 @@
-//! Which files each part reads, and one digest of them.
+//! The files that each part reads, and a digest of them.
 //!
 //! A package is read with all that it is built from; what packages read outside their folders is in [`OUTSIDE`], and what
 //! their tests do in [`OUTSIDE_OF_TESTS`].
@@ -13,12 +13,12 @@ use super::{
     tree::Files,
 };
 
-/// Some of the files.
+/// A selection of files.
 #[derive(Default)]
 struct Set {
-    /// Folders and files.
+    /// Selected folders and files.
     within: BTreeSet<String>,
-    /// Folders that are left out all the same: what only tests of packages are made of.
+    /// Excluded folders, which only tests of packages use.
     without: BTreeSet<String>,
 }
 
@@ -37,7 +37,7 @@ impl Set {
     }
 }
 
-/// Folders of a package that no library or program of it is made of.
+/// Folders of a package that its library and programs do not use.
 const OF_TESTS: [&str; 3] = ["tests", "examples", "benches"];
 
 fn set(inputs: &Inputs, packages: &Packages) -> anyhow::Result<Set> {
@@ -72,7 +72,7 @@ fn set(inputs: &Inputs, packages: &Packages) -> anyhow::Result<Set> {
     Ok(set)
 }
 
-/// What is known of files: by it, a file that nothing knows is found.
+/// Known readers of files: they show whether a file has none.
 pub(crate) struct Known {
     packages: Packages,
     anywhere: Set,
@@ -80,10 +80,10 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Of this workspace and these parts.
+    /// Readers of the workspace's files, from packages and these parts.
     ///
     /// # Errors
-    /// Cargo can't read a manifest; a part names a package that there is not.
+    /// Cargo can't read a manifest, or a part names an unknown package.
     pub(crate) fn new<'a>(
         packages: Packages,
         parts: impl Iterator<Item = &'a Inputs>,
@@ -107,10 +107,10 @@ impl Known {
         })
     }
 
-    /// Those of the files that a part reads. What nothing knows is read by all.
+    /// The files that a part reads. Files without a known reader are read by every part.
     ///
     /// # Errors
-    /// The part names a package that there is not.
+    /// The part names an unknown package.
     pub(crate) fn read_by(&self, inputs: &Inputs, files: &Files) -> anyhow::Result<Files> {
         let own = set(inputs, &self.packages)?;
         let is_read = |path: &str| own.has(path) || self.common.has(path) || self.is_unknown(path);
@@ -125,7 +125,7 @@ impl Known {
         !path.ends_with(".md") && !self.anywhere.has(path) && !self.common.has(path)
     }
 
-    /// Why a part reads a file, if that does not go without saying.
+    /// Explains why a part reads a file, if that is not obvious.
     pub(crate) fn remark(&self, path: &str) -> &'static str {
         if self.is_unknown(path) {
             " (a file that no part knows)"
@@ -137,7 +137,7 @@ impl Known {
     }
 }
 
-/// One text for all of them.
+/// A digest of all these files.
 pub(crate) fn digest(files: &Files) -> String {
     let mut hash = Sha256::new();
     for (path, entry) in files {
@@ -152,7 +152,7 @@ pub(crate) fn digest(files: &Files) -> String {
         .collect()
 }
 
-/// Paths that only one of them has, or with another content.
+/// Paths with different contents, or that only one side has.
 pub(crate) fn differences<'a>(one: &'a Files, other: &'a Files) -> BTreeSet<&'a str> {
     let only = |one: &'a Files, other: &'a Files| {
         let differ = one
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
     use crate::{ci::table, steps, tidy};
 
-    /// All of the repository: what was built, and git's own, left out.
+    /// All files of the repository, without build output and git's own.
     fn files() -> BTreeSet<String> {
         let root = steps::root();
         let mut all = BTreeSet::new();
@@ -187,7 +187,7 @@ mod tests {
                     .map(|file| file.strip_prefix(&root).unwrap().to_str().unwrap().to_owned()),
             );
         }
-        // A work tree's link to its repository.
+        // In a work tree, `.git` is a file.
         all.remove(".git");
         all
     }
@@ -197,7 +197,7 @@ mod tests {
         Known::new(Packages::find().unwrap(), parts.iter().map(|part| &part.inputs)).unwrap()
     }
 
-    /// A new file at the root, or of a folder that is no package, runs everything until it is known here.
+    /// A new file at the root, or in a folder that is no package, makes everything run until a part or list names it.
     #[test]
     fn every_file_of_the_repository_is_known() {
         let known = known();
@@ -211,7 +211,7 @@ mod tests {
         );
     }
 
-    /// What a source file is compiled with: paths from the root of the repository.
+    /// Files that a source file includes at compile time, as paths from the root of the repository.
     fn compiled_with(path: &str, text: &str) -> Vec<String> {
         const MACROS: [&str; 4] = ["include_str!(", "include_bytes!(", "include!(", "#[path = "];
         let mut found = Vec::new();
@@ -249,7 +249,7 @@ mod tests {
         let files = files();
         let mut missing = Vec::new();
         for (name, folder) in packages.folders() {
-            // As everything's it is an input of all.
+            // Every part reads xtask.
             if folder.starts_with("xtask") {
                 continue;
             }
@@ -275,7 +275,7 @@ mod tests {
                 let reads = if without.has(path) { &without } else { &with_tests };
                 let text = fs::read_to_string(root.join(path)).unwrap();
                 missing.extend(compiled_with(path, &text).into_iter().filter(|file| {
-                    // Modules below a file's own folder, as `#[path]` names some from there, are the package's anyway.
+                    // `#[path]` may name files below the source file's own folder: these belong to the package anyway.
                     files.contains(file) && !reads.has(file)
                 }));
             }

@@ -1,5 +1,5 @@
-//! Commands that CI starts: each in a session of its own, so that it ends with all that it has started; with what it
-//! wrote marked by its lane, and its time and its processors'.
+//! Jobs of CI: each runs in a session of its own, so that all its processes can be killed together. Each line of output
+//! is marked with the lane, and wall and processor time are measured.
 
 use std::{
     collections::BTreeSet,
@@ -26,10 +26,10 @@ use nix::{
     unistd::{Pid, SysconfVar, setsid, sysconf},
 };
 
-/// Becomes a command in a session of its own, which ends with what started it.
+/// Becomes a command in a session of its own, which ends with its parent.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// It gets what all other sessions leave of the processors
+    /// Run only when all other sessions leave processors idle
     #[arg(long)]
     idle: bool,
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
 pub(crate) fn become_it(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     setsid().context("failed to begin a session")?;
     prctl::set_pdeathsig(Signal::SIGTERM).context("failed to ask for a signal when CI ends")?;
-    // Those that CI waits for.
+    // The signals that CI waits for.
     SigSet::empty()
         .thread_set_mask()
         .context("failed to take signals")?;
@@ -48,9 +48,9 @@ pub(crate) fn become_it(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     let mut command = Command::new(program);
     if arguments.idle {
-        // Kernels without it share fairly, so this is slower for others there, and not wrong.
+        // Without autogroups, processors are shared evenly: other sessions get slower, but nothing fails.
         let _ = fs::write("/proc/self/autogroup", "19");
-        // Its time counts as that of a machine that has room.
+        // Processors that such jobs use count as idle for the suite.
         command = Command::new("nice");
         command.args(["-n", "19"]).arg(program);
     }
@@ -58,9 +58,9 @@ pub(crate) fn become_it(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Err(error).with_context(|| format!("failed to start {}", program.display()))
 }
 
-/// The same command as such a job of this program. Its output is left to the caller.
+/// Wraps a command in such a job of this program. The caller redirects the output.
 pub(crate) fn job(command: &Command, idle: bool) -> Command {
-    // The file of this name may be built anew meanwhile.
+    // The program's file may be rebuilt meanwhile.
     let mut job = Command::new("/proc/self/exe");
     job.arg("job");
     if idle {
@@ -83,14 +83,14 @@ pub(crate) fn job(command: &Command, idle: bool) -> Command {
 pub(crate) struct Ended {
     pub(crate) success: bool,
     pub(crate) wall: Duration,
-    /// Its own, and of all that it has waited for: of daemons nothing.
+    /// Processor time of the job and of all processes that it has waited for, without daemons.
     pub(crate) processor: Duration,
 }
 
-/// Takes a line of output, without its end.
+/// Handles a line of output, without its end.
 pub(crate) type OnLine = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Jobs that run.
+/// Running jobs.
 #[derive(Default)]
 pub(crate) struct Jobs(Mutex<Running>);
 
@@ -100,29 +100,29 @@ struct Running {
     stopped: bool,
 }
 
-/// What is still in the pipe of a job that has ended is there at once; daemons that it has started may hold the pipe.
+/// The rest of a job's output is in the pipe at its end; daemons may keep the pipe open.
 const DRAINED: Duration = Duration::from_secs(2);
 
 impl Jobs {
-    /// Ends all that run, and lets none begin.
+    /// Signals all running jobs, and prevents new ones.
     pub(crate) fn stop(&self, signal: Signal) {
         let mut running = self.running();
         running.stopped = true;
         for session in &running.sessions {
-            // Some have ended in between.
+            // Some may have ended meanwhile.
             let _ = killpg(Pid::from_raw(*session), signal);
         }
     }
 
-    /// Whether they were stopped.
+    /// Whether the jobs were stopped.
     pub(crate) fn are_stopped(&self) -> bool {
         self.running().stopped
     }
 
-    /// Runs a job to its end. What it writes goes to `on_line`; its output, if `answers` is given, there.
+    /// Runs a job to its end. Output goes to `on_line`; with `answers`, stdout goes there.
     ///
     /// # Errors
-    /// It could not be started, or all were stopped before.
+    /// The job could not be started, or all jobs were stopped before.
     pub(crate) fn run(
         &self,
         command: &mut Command,
@@ -149,12 +149,12 @@ impl Jobs {
             running.sessions.insert(pid(child.id()));
             child
         };
-        // Both writers are the child's alone now.
+        // Drops this process's copies of the writers.
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let (drained, done) = mpsc::channel();
         thread::spawn(move || pass_on(reader, &on_line, drained));
         let id = pid(child.id());
-        // It stays until its times are read.
+        // The process stays a zombie until its times are read.
         waitid(
             Id::Pid(Pid::from_raw(id)),
             WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT,
@@ -165,7 +165,7 @@ impl Jobs {
         let status = child.wait().context("failed to wait for a job")?;
         let wall = begin.elapsed();
         if let Err(RecvTimeoutError::Timeout) = done.recv_timeout(DRAINED) {
-            // Written by what goes on without it.
+            // A daemon's line.
         }
         let success = status.success();
         Ok(Ended {
@@ -180,7 +180,7 @@ impl Jobs {
     }
 }
 
-/// As the kernel's calls take it.
+/// A PID as system calls expect it.
 fn pid(id: u32) -> i32 {
     id.cast_signed()
 }
@@ -195,7 +195,7 @@ fn pass_on(reader: PipeReader, on_line: &OnLine, drained: Sender<()>) {
     drop(drained);
 }
 
-/// Of a process that has ended and that is not waited for yet, with those that it has waited for.
+/// Processor time of a zombie, including the children that it has waited for.
 fn processor_time(pid: i32) -> anyhow::Result<Duration> {
     let path = format!("/proc/{pid}/stat");
     let text = fs::read_to_string(&path).with_context(|| format!("failed to read {path}"))?;
@@ -206,7 +206,7 @@ fn processor_time(pid: i32) -> anyhow::Result<Duration> {
     ))
 }
 
-/// utime, stime, cutime and cstime of proc_pid_stat(5), which are fields 14 to 17; the second is a name in parentheses.
+/// utime, stime, cutime and cstime of proc_pid_stat(5), which are fields 14 to 17; field 2 is a name in parentheses.
 fn ticks(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(") ")?;
     let times: Vec<u64> = fields
@@ -218,9 +218,9 @@ fn ticks(stat: &str) -> Option<u64> {
     (times.len() == 4).then(|| times.iter().sum())
 }
 
-/// Writes a line of a lane, whole.
-pub(crate) fn say(lane: &str, line: &str) {
-    // Without a reader there is nothing to say, and the work goes on.
+/// Writes a whole line of a lane.
+pub(crate) fn print(lane: &str, line: &str) {
+    // Without a reader the work continues.
     let _ = writeln!(std::io::stdout().lock(), "[{lane}] {line}");
 }
 
@@ -278,7 +278,7 @@ mod tests {
             &mut shell("sleep 60 & echo $!"),
             None,
             Arc::new(|line| {
-                // Not ours any more: ended here, once its number is known.
+                // The daemon is in no job: it is killed here, once its PID is known.
                 let _ = nix::sys::signal::kill(Pid::from_raw(line.parse().unwrap()), Signal::SIGKILL);
             }),
         );
@@ -291,7 +291,7 @@ mod tests {
         let stopping = Arc::clone(&jobs);
         let on_line: OnLine = Arc::new(move |_| stopping.stop(Signal::SIGTERM));
         let mut command = shell("echo begun; while :; do sleep 60; done");
-        // As `become_it` makes it; killing goes by groups.
+        // In a process group of its own, as `become_it` makes it: jobs are killed by group.
         command.process_group(0);
         let ended = jobs.run(&mut command, None, on_line).unwrap();
         assert!(!ended.success && jobs.are_stopped());

@@ -1,4 +1,4 @@
-//! The lanes: parts that run one after another, beside those of other lanes, until all have ended or a signal comes.
+//! Lanes: the parts of a lane run in turn, concurrently with other lanes, until all have ended or a signal arrives.
 
 use std::{collections::BTreeSet, fs, process::ExitCode, sync::Arc, thread, time::Instant};
 
@@ -11,18 +11,18 @@ use super::{
     parts::{BUILT, Inputs, Lane, Part, Work},
     plan::{Planned, Run},
     shown, test_programs,
-    work::{self, Doing},
+    work::{self, RunningPart},
 };
 use crate::steps;
 
-/// Why a part did not run to its end, if no other says so.
+/// Default reason of a part that did not finish.
 const STOPPED: &str = "stopped by a signal";
 
-/// The end of what a part has written: those who see no files, or only the end of CI's output, find it there.
+/// The end of a part's output, for readers who have no files, or only the end of CI's output.
 fn last_lines(part: &str, written: &str) -> String {
-    /// What a run of the suite says of its failures, of which it has at most a few.
+    /// Limit of lines: enough for a few failures of a suite.
     const LINES: usize = 60;
-    /// Enough for a sentence with addresses in it.
+    /// Limit of characters: enough for a sentence with addresses.
     const LONGEST: usize = 400;
     let lines: Vec<&str> = written.lines().collect();
     let mut shown = format!("\nthe end of what {part} wrote:\n");
@@ -34,15 +34,15 @@ fn last_lines(part: &str, written: &str) -> String {
 }
 
 impl Run {
-    /// Runs what is planned.
+    /// Runs the plan.
     ///
     /// # Errors
-    /// Its own files can't be written or read.
+    /// Files of CI can't be written or read.
     pub(super) fn carry_out(&self, plan: &[Planned<'_>]) -> anyhow::Result<ExitCode> {
         let begin = Instant::now();
         let output = steps::root().join(work::OUTPUT);
         fs::create_dir_all(&output).with_context(|| format!("failed to make {}", output.display()))?;
-        // Before any thread begins, so that none of them meets these signals.
+        // Signals are blocked before any thread starts, so that none handles them.
         let mut signals = SigSet::empty();
         signals.extend([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
         signals.thread_block().context("failed to block signals")?;
@@ -64,7 +64,7 @@ impl Run {
                 scope.spawn(move || {
                     for planned in of_lane {
                         let finished = self.one(planned, plan, board, jobs);
-                        say(planned.part, &finished);
+                        print(planned.part, &finished);
                         self.finish(planned, finished, board);
                     }
                 });
@@ -90,7 +90,7 @@ impl Run {
         if !failed.is_empty() {
             for (part, finished) in &ended {
                 if matches!(finished.outcome, Outcome::Failed(_)) {
-                    // A part that could not begin has written nothing.
+                    // A part that could not begin has no output.
                     let written = work::log(part.name).unwrap_or_default();
                     print!("{}", last_lines(part.name, &written));
                 }
@@ -108,7 +108,7 @@ impl Run {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// A part, from waiting for others to its end.
+    /// Waits for the parts before it, and runs the part to its end.
     fn one(&self, planned: &Planned<'_>, plan: &[Planned<'_>], board: &Arc<Board>, jobs: &Jobs) -> Finished {
         let Planned {
             part,
@@ -139,7 +139,7 @@ impl Run {
         for need in part.needs.iter().filter(|need| !found.has(need.thing)) {
             let lacking = format!("{} is not here", need.thing);
             if need.strict {
-                // What was asked for by name is never left out for that.
+                // A part that was requested by name is never left out for that.
                 return Finished::without_a_run(match by_name {
                     true => Outcome::Failed(lacking),
                     false => Outcome::Lacking(lacking),
@@ -150,10 +150,10 @@ impl Run {
                 part.name, need.thing
             ));
         }
-        job::say(part.lane.name(), &format!("=== {}: {}", part.name, decision.why));
+        job::print(part.lane.name(), &format!("=== {}: {}", part.name, decision.why));
         let doing = self
             .baseline(plan)
-            .and_then(|baseline| Doing::new(part, jobs, board, found, &self.cache, baseline));
+            .and_then(|baseline| RunningPart::new(part, jobs, board, found, &self.cache, baseline));
         let mut doing = match doing {
             Ok(doing) => doing,
             Err(error) => return Finished::without_a_run(Outcome::Failed(format!("{error:#}"))),
@@ -170,7 +170,7 @@ impl Run {
         }
     }
 
-    /// Keeps a record if it is to count, and lets others go on.
+    /// Records a part that counts, and lets others continue.
     pub(super) fn finish(&self, planned: &Planned<'_>, finished: Finished, board: &Board) {
         let part = planned.part;
         let passed = match finished.outcome {
@@ -187,7 +187,7 @@ impl Run {
                 part.name
             ));
         }
-        // Of tests that did not run, nothing will be built.
+        // Tests that did not run have no build to wait for.
         if matches!(part.work, Work::Tests) {
             board.reach(BUILT);
         }
@@ -195,18 +195,18 @@ impl Run {
     }
 }
 
-/// How a part ended, as a line of its lane.
-fn say(part: &Part, finished: &Finished) {
+/// Prints how a part ended, as a line of its lane.
+fn print(part: &Part, finished: &Finished) {
     if let Outcome::Failed(why) = &finished.outcome {
-        job::say(part.lane.name(), &format!("error: {}: {why}", part.name));
+        job::print(part.lane.name(), &format!("error: {}: {why}", part.name));
     }
-    job::say(
+    job::print(
         part.lane.name(),
         &format!("=== {}: {}", part.name, shown::one(finished)),
     );
 }
 
-/// The first signal ends all that runs, as it was meant to be ended; a second one whatever is left.
+/// The first signal ends all running jobs in order, a second one kills the rest.
 fn stop_at(signals: SigSet, jobs: &Jobs) {
     let mut how = Signal::SIGTERM;
     while signals.wait().is_ok() {
@@ -223,7 +223,7 @@ fn stop_at(signals: SigSet, jobs: &Jobs) {
     }
 }
 
-/// One line for all test programs. Those that failed first and passed by themselves have not failed.
+/// One line for all test programs. Tests that failed first and passed alone count as passed.
 fn totals() -> anyhow::Result<String> {
     let log = work::log("test")?;
     let totals = test_programs::totals(&log);
@@ -241,7 +241,7 @@ mod tests {
     use super::*;
     use crate::ci::{decide::Decision, plan::tests::run_in, table, tree::tests::repository};
 
-    /// What becomes of a part, planned so, once others have ended so.
+    /// The outcome of a part with this plan, after these others have ended.
     fn becomes(name: &str, ended: &[(&'static str, Outcome)], runs: bool, by_name: bool) -> Outcome {
         let folder = repository();
         let parts = table::parts();

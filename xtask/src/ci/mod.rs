@@ -1,17 +1,17 @@
-//! `cargo xtask ci`: everything that a change must pass, and nothing that it can't have touched.
+//! `cargo xtask ci`: everything that a change must pass, without parts that it can't affect.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `parts`, `table` | what a part is; the list of them |
-//! | `tree`, `packages`, `inputs` | the files of the work tree or of a commit; those that a part reads, and their digest |
+//! | `parts`, `table` | the type of a part; the list of parts |
+//! | `tree`, `packages`, `inputs` | files of the work tree or of a commit; files that a part reads, and their digest |
 //! | `records`, `decide` | what has passed before; whether a part runs, and why |
-//! | `plan`, `lanes` | what runs; lanes beside each other, until all have ended |
-//! | `board`, `job`, `work` | what lanes know of each other; commands and their times; what each part does |
+//! | `plan`, `lanes` | what runs; concurrent lanes, until all have ended |
+//! | `board`, `job`, `work` | shared state of lanes; commands and their times; the work of each part |
 //! | `suite` | a run of the suite, and what runs again |
-//! | `test_programs` | what the test programs' output says |
+//! | `test_programs` | results in the test programs' output |
 //! | `shown` | tables |
 //!
-//! Tests and suites wait for half of their time, so lanes run beside each other:
+//! Tests and suites wait for half of their time, so lanes run concurrently:
 //!
 //! ```text
 //! tests ──▶ suite: the suite in labs, then mutants, which need its verdicts (of an earlier run where it is left out), then
@@ -42,14 +42,14 @@ use std::{process::ExitCode, time::Duration};
 
 use self::plan::Run;
 
-/// Names the folder of what is kept between runs.
+/// Variable with the folder that CI keeps between runs.
 pub(crate) const CACHE: &str = "PLUMBLINE_CI_CACHE";
 
 /// Runs everything that a change must pass: lint, tests, checks of the eBPF programs, the suite in labs and clusters,
-/// mutants. Lint and tests always run. Another part is left out if the very files that it reads, and what everything depends
-/// on, have passed it before on this machine; what is left out is listed with the reason.
+/// mutants. Lint and tests always run. Another part is left out if the same files that it reads, and those that all
+/// parts depend on, have passed it before on this machine; omitted parts are listed with the reason.
 ///
-/// `.ci/run` is the same for a machine that may be new, with builds that are made once.
+/// `.ci/run` does the same on a new machine, with builds that are made once.
 #[derive(clap::Args)]
 #[command(
     after_help = "Records of what passed are in passed.txt below PLUMBLINE_CI_CACHE (by default ~/.cache/plumbline), the \
@@ -57,21 +57,21 @@ pub(crate) const CACHE: &str = "PLUMBLINE_CI_CACHE";
                   Exit codes: 0 nothing failed, 1 something failed, 2 could not run, 130 stopped by a signal."
 )]
 pub(crate) struct Arguments {
-    /// Says which parts would run or be left out, and why; runs nothing
+    /// Print which parts would run or be left out, and why; run nothing
     #[arg(long)]
     why: bool,
-    /// Leaves nothing out, whatever has passed before
+    /// Leave nothing out, whatever has passed before
     #[arg(long)]
     all: bool,
-    /// A commit that has passed: a part is left out, too, if it reads the same files there. Empty: none
+    /// A commit that has passed: a part is also left out if it reads the same files there. Empty: none
     #[arg(long, value_name = "REV")]
     base: Option<String>,
-    /// Only these; without any, all. One that is named fails if this machine lacks what it needs
+    /// Only these parts; all by default. A named part fails if this machine lacks something that it needs
     #[arg(value_name = "PART", value_parser = names())]
     parts: Vec<String>,
 }
 
-/// Of parts that can be asked for. In scripts, variables stand for one: see `workflows.rs`.
+/// Parts that can be named. In scripts, a variable may represent one: see `workflows.rs`.
 fn names() -> Vec<&'static str> {
     let parts = table::parts();
     parts

@@ -1,4 +1,4 @@
-//! The packages of the workspace, as `cargo metadata` has them.
+//! The packages of the workspace, from `cargo metadata`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,16 +11,16 @@ use crate::steps;
 pub(crate) struct Packages(BTreeMap<String, Package>);
 
 struct Package {
-    /// From the root of the repository.
+    /// Path from the root of the repository.
     folder: String,
-    /// Packages of the workspace that it is built from.
+    /// Packages of the workspace that the package is built from.
     dependencies: BTreeSet<String>,
-    /// Those of its tests.
+    /// Packages of the workspace that only its tests use.
     of_tests: BTreeSet<String>,
 }
 
 impl Packages {
-    /// As cargo has them.
+    /// Reads the packages.
     ///
     /// # Errors
     /// Cargo can't read a manifest.
@@ -76,10 +76,11 @@ impl Packages {
             .map(|(name, package)| (name.as_str(), package.folder.as_str()))
     }
 
-    /// These and all that they are built from, each with its folder: with `tests`, their own tests, too.
+    /// These packages and all that they are built from, each with its folder; with `tests`, also the dependencies of
+    /// their own tests.
     ///
     /// # Errors
-    /// There is no such package.
+    /// A package is unknown.
     pub(super) fn with_dependencies(
         &self,
         names: &[&str],

@@ -1,11 +1,11 @@
-//! What a part of CI is, and which files no single part reads. `table.rs` lists the parts.
+//! The type of a part of CI, and files that no single part reads. `table.rs` lists the parts.
 
-/// One part of CI. Parts of a lane run one after another, lanes beside each other.
+/// One part of CI. Parts of a lane run in turn, lanes run concurrently.
 pub(crate) struct Part {
-    /// What it is called on the command line, in the output and in records.
+    /// Name on the command line, in the output and in records.
     pub(crate) name: &'static str,
     pub(crate) lane: Lane,
-    /// Parts that must have ended, and not failed, before this one begins. One that is not in the run is not waited for.
+    /// Parts that must have ended without failure before this one begins. Parts outside the run are not awaited.
     pub(crate) after: &'static [&'static str],
     pub(crate) needs: Vec<Need>,
     pub(crate) inputs: Inputs,
@@ -13,25 +13,25 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Whether it is more than help for others.
+    /// Whether the part is more than preparation for others.
     pub(crate) const fn is_judged(&self) -> bool {
         !matches!(self.inputs, Inputs::OfParts(_))
     }
 }
 
-/// What runs beside what.
+/// The lanes, which run concurrently.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lane {
-    /// The tests, and what a new machine needs for them.
+    /// The tests, and the set-up that they need on a new machine.
     Tests,
-    /// What other parts need and a new machine lacks, at the lowest priority, which takes what the others leave.
+    /// Set-ups for other parts on a new machine, at the lowest priority.
     SetUps,
-    /// What needs no cluster, at the lowest priority.
+    /// Checks without a cluster, at the lowest priority.
     Checks,
-    /// The suite in labs. One run after another: two at once, and what is not idle beside them, leave a slow machine no answer
-    /// in time, and cases are inconclusive.
+    /// The suite in labs, one run at a time: on a slow machine, two concurrent runs with other work beside them get no
+    /// answers in time, and cases are inconclusive.
     Suite,
-    /// The suite on kind, which waits for most of its time.
+    /// The suite on kind, which mostly waits.
     Clusters,
 }
 
@@ -44,12 +44,12 @@ impl Lane {
         Self::Clusters,
     ];
 
-    /// Whether its jobs get what all others leave of the processors.
+    /// Whether the jobs only use idle processors.
     pub(crate) const fn is_idle(self) -> bool {
         matches!(self, Self::SetUps | Self::Checks)
     }
 
-    /// As lines of output are marked.
+    /// The mark of the lane's output lines.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Tests => "tests",
@@ -61,33 +61,33 @@ impl Lane {
     }
 }
 
-/// Something that a set-up provides.
+/// Something that a part needs from a set-up.
 #[derive(Clone, Copy)]
 pub(crate) struct Need {
     /// The part that provides it.
     pub(crate) from: &'static str,
-    /// What `.ci/setup` calls it.
+    /// Its name in `.ci/setup`.
     pub(crate) thing: &'static str,
-    /// Without it the whole part is left out; otherwise only what uses it.
+    /// Whether the whole part is left out without it; otherwise only what uses it.
     pub(crate) strict: bool,
 }
 
-/// What a part reads of the repository, beside [`COMMON`].
+/// The files that a part reads, in addition to [`COMMON`].
 pub(crate) enum Inputs {
-    /// Everything: it always runs.
+    /// All files: the part always runs.
     Everything,
-    /// Nothing of its own: it runs when a part runs that it is for.
+    /// No files of its own: the part runs if one of these parts runs.
     OfParts(&'static [&'static str]),
     /// These packages with all packages that they are built from, and these paths.
     Of {
         packages: &'static [&'static str],
-        /// The packages' tests run, so their dev-dependencies count.
+        /// Whether the packages' tests run, so that dev-dependencies count.
         tests: bool,
         paths: &'static [&'static str],
     },
 }
 
-/// What a part does.
+/// The work of a part.
 pub(crate) enum Work {
     /// A function of `.ci/setup`.
     Setup,
@@ -110,11 +110,11 @@ pub(crate) struct Suite {
     pub(crate) out: &'static str,
     /// With Kubernetes' own control plane.
     pub(crate) control_plane: bool,
-    /// A regular expression of the cases' names; empty: all.
+    /// A regular expression for names of cases; empty for all.
     pub(crate) filter: &'static str,
 }
 
-/// What every part depends on: dependencies, compiler, how CI itself works.
+/// Inputs of every part: dependencies, compiler, CI itself.
 pub(crate) const COMMON: [&str; 6] = [
     "Cargo.lock",
     "Cargo.toml",
@@ -124,8 +124,8 @@ pub(crate) const COMMON: [&str; 6] = [
     "xtask",
 ];
 
-/// What only lint and tests read, which always run. Any other file that no package holds and no part names makes
-/// everything run.
+/// Files that only lint and tests read, which always run. Any other file without a package or part makes everything
+/// run.
 pub(crate) const CHECKED_ALWAYS: [&str; 8] = [
     ".config",
     ".github",
@@ -137,9 +137,9 @@ pub(crate) const CHECKED_ALWAYS: [&str; 8] = [
     "suites/reports",
 ];
 
-/// What packages read outside their own folder. A test compares it with what their sources include.
+/// Files that packages read outside their own folder. A test compares the list with the sources.
 pub(crate) const OUTSIDE: [(&str, &[&str]); 5] = [
-    // The object is embedded. It is built again where it is not that of its sources.
+    // The object is embedded, and is rebuilt if it does not match its sources.
     (
         "lb-loader",
         &["ebpf/abi", "ebpf/flow", "ebpf/programs", "ebpf/prebuilt"],
@@ -156,9 +156,9 @@ pub(crate) const OUTSIDE_OF_TESTS: [(&str, &[&str]); 1] = [
     ("doctor", &["ebpf/loader/tests"]),
 ];
 
-/// Documents that programs or their tests are compiled with. No other `.md` file is an input of a part.
+/// Documents that programs or tests embed. Other `.md` files are no inputs of a part.
 pub(crate) const COMPILED_DOCUMENTS: [&str; 1] = ["reference-agent/METRICS.md"];
 
-/// Name of the moment when the tests have been built; it can stand in `after`. One cargo builds at a time, and the tests
-/// come first.
+/// Name of the milestone at which the tests have been built; it can stand in `after`. One cargo builds at a time, and
+/// the tests come first.
 pub(crate) const BUILT: &str = "built";

@@ -1,4 +1,4 @@
-//! Which parts run: decided once, before any does.
+//! Which parts run: decided once, before the first one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,16 +34,16 @@ pub(super) struct Planned<'a> {
     pub(super) by_name: bool,
 }
 
-/// One run, or the plan of it.
+/// A run, or only its plan.
 pub(super) struct Run {
     /// The folder of the repository.
     root: PathBuf,
     pub(super) cache: PathBuf,
     records: Records,
-    /// `None`: git can't say what there is.
+    /// `None` if git can't list the files.
     tree: Option<Tree>,
     known: Known,
-    /// The release of it that runs.
+    /// Release of the running kernel.
     kernel: String,
 }
 
@@ -71,7 +71,7 @@ impl Run {
         })
     }
 
-    /// All parts that were asked for, with what they need.
+    /// All requested parts, with those that they need.
     pub(super) fn plan<'a>(
         &self,
         parts: &'a [Part],
@@ -130,7 +130,7 @@ impl Run {
             .collect())
     }
 
-    /// One text for the kernel and what a part uses of this machine.
+    /// A digest of the kernel and of the programs of this machine that a part uses.
     fn machine(
         &self,
         part: &Part,
@@ -162,10 +162,10 @@ impl Run {
             .collect())
     }
 
-    /// A part passed, or failed, with what was there when the run began.
+    /// Records that a part passed or failed, with the files from the beginning of the run.
     ///
     /// # Errors
-    /// A record can't be written; what a part that passed reads is not what was there any more.
+    /// A record can't be written, or files of a passed part have changed during the run.
     pub(super) fn record(&self, part: &Part, passed: bool) -> anyhow::Result<()> {
         let Some(tree) = &self.tree else {
             return Ok(());
@@ -195,10 +195,11 @@ impl Run {
         self.records.add(record)
     }
 
-    /// The verdicts on the unmutated agent, if this run does not have them and what it reads passed before.
+    /// The verdicts on the agent without bugs, if this run does not produce them and an earlier one with the same
+    /// inputs passed.
     ///
     /// # Errors
-    /// `.ci/setup` can't say what machine this is.
+    /// `.ci/setup` can't describe the machine.
     pub(super) fn baseline(&self, plan: &[Planned<'_>]) -> anyhow::Result<Option<PathBuf>> {
         let runs = |planned: &Planned<'_>| planned.part.name == BASELINE && planned.decision.runs;
         let parts = table::parts();
@@ -213,7 +214,7 @@ impl Run {
     }
 }
 
-/// Where things are kept between runs.
+/// The folder that CI keeps between runs.
 fn cache() -> Option<PathBuf> {
     let folder = |name: &str| {
         env::var_os(name)
@@ -234,7 +235,7 @@ pub(super) mod tests {
         table,
     };
 
-    /// Of another repository.
+    /// A run in another repository.
     pub(crate) fn run_in(root: &Path, parts: &[Part]) -> Run {
         let cache = root.join(".git");
         Run {
@@ -248,14 +249,14 @@ pub(super) mod tests {
     }
 
     enum Before {
-        /// It passed as it is.
+        /// It passed without changes.
         Passed,
         New,
-        /// It is edited while it runs.
+        /// Its inputs are edited while it runs.
         Edited,
     }
 
-    /// How many records of a part there are once it has ended so.
+    /// Number of records of a part after this outcome.
     fn left_of(outcome: Outcome, before: &Before) -> usize {
         let folder = tree::tests::repository();
         let parts = table::parts();

@@ -1,7 +1,7 @@
-//! What has passed before: a small file among what CI keeps between runs.
+//! What has passed before: a small file in the folder that CI keeps between runs.
 //!
-//! One line for each time that a part passed: its name, when, its inputs' digest, the machine's, the commit. Newer
-//! lines are below.
+//! One line for each time that a part passed: name, time, digest of its inputs, digest of the machine, commit. Newer
+//! lines come last.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::Context as _;
 
-/// As many are kept of each part: a few branches that are worked on in turn.
+/// Limit of records of each part: enough for a few branches that are edited in turn.
 const KEPT: usize = 20;
 
 /// A part passed.
@@ -21,12 +21,12 @@ pub(crate) struct Record {
     pub(crate) part: String,
     /// Since 1970.
     pub(crate) when: Duration,
-    /// Of all files that it reads.
+    /// Digest of all files that the part reads.
     pub(crate) inputs: String,
-    /// Of the kernel, and of the programs that it uses and that are no part of the repository.
+    /// Digest of the kernel, and of the programs outside the repository that the part uses.
     pub(crate) machine: String,
     pub(crate) commit: String,
-    /// Whether the work tree had changes that are in no commit.
+    /// Whether the work tree had uncommitted changes.
     pub(crate) changed: bool,
 }
 
@@ -70,7 +70,7 @@ impl Record {
     }
 }
 
-/// Enough of a commit's name.
+/// The abbreviated name of a commit.
 pub(crate) fn short(commit: &str) -> &str {
     commit.get(..9).unwrap_or(commit)
 }
@@ -92,25 +92,25 @@ fn ago(time: Duration) -> String {
     }
 }
 
-/// The file of them.
+/// The file of records.
 pub(crate) struct Records {
     file: PathBuf,
-    /// Lanes write one at a time.
+    /// Only one lane writes at a time.
     writing: Mutex<()>,
 }
 
 impl Records {
-    /// In the folder of what is kept between runs.
+    /// The records in the folder that CI keeps between runs.
     pub(crate) fn of(cache: &Path) -> Self {
         let file = cache.join("passed.txt");
         let writing = Mutex::default();
         Self { file, writing }
     }
 
-    /// All, oldest first. Lines that are none are left out, as those of a later version.
+    /// All records, oldest first. Invalid lines, as of a later version, are ignored.
     ///
     /// # Errors
-    /// The file is there and can't be read.
+    /// The file exists and can't be read.
     pub(crate) fn read(&self) -> anyhow::Result<Vec<Record>> {
         if !self.file.exists() {
             return Ok(Vec::new());
@@ -120,7 +120,7 @@ impl Records {
         Ok(text.lines().filter_map(Record::parse).collect())
     }
 
-    /// One more.
+    /// Adds a record.
     ///
     /// # Errors
     /// The file can't be read or written.
@@ -128,7 +128,7 @@ impl Records {
         let _turn = self.writing.lock();
         let mut all = self.read()?;
         let part = record.part.clone();
-        // One that says the same is replaced.
+        // A record with the same contents is replaced.
         all.retain(|known| {
             known.part != part || known.inputs != record.inputs || known.machine != record.machine
         });
@@ -146,7 +146,7 @@ impl Records {
         self.write(&all)
     }
 
-    /// What passed before has failed now: it counts as never passed.
+    /// Removes the records of inputs that have failed now.
     ///
     /// # Errors
     /// The file can't be read or written.
@@ -162,10 +162,10 @@ impl Records {
         }
     }
 
-    /// Keeps the report of what passed with these inputs; those before it go.
+    /// Keeps the report of inputs that passed; earlier ones are removed.
     ///
     /// # Errors
-    /// It can't be read or written.
+    /// The report can't be read or written.
     pub(crate) fn keep(&self, report: &Path, inputs: &str, machine: &str) -> anyhow::Result<()> {
         let kept = self.kept(inputs, machine);
         let folder = kept.parent().context("a report is in a folder")?;
@@ -181,13 +181,13 @@ impl Records {
         copy().with_context(|| format!("failed to keep {} as {}", report.display(), kept.display()))
     }
 
-    /// Where the report of what passed with these inputs is, if it is the last one.
+    /// Path of the report of these inputs, if it is the last one.
     pub(crate) fn kept(&self, inputs: &str, machine: &str) -> PathBuf {
         let folder = self.file.with_file_name("reports");
         folder.join(format!("{inputs}-{machine}.yaml"))
     }
 
-    /// Whole or not at all, whenever this ends.
+    /// Writes atomically.
     fn write(&self, all: &[Record]) -> anyhow::Result<()> {
         let text: String = all.iter().map(Record::line).collect();
         let new = self.file.with_extension(format!("{}", std::process::id()));
@@ -224,7 +224,7 @@ mod tests {
         let mut expected = vec![record("other", 0)];
         expected.extend((3..KEPT + 3).map(|inputs| record("part", inputs)));
         assert_eq!(records.read().unwrap(), expected);
-        // The same once more is no more, and the newest.
+        // The same record again replaces the old one, as the newest.
         records.add(record("part", 5)).unwrap();
         let all = records.read().unwrap();
         assert_eq!((all.len(), all.last()), (KEPT + 1, Some(&record("part", 5))));

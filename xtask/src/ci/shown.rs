@@ -1,4 +1,4 @@
-//! What CI shows: what would run and why, how each part ended, and what it cost.
+//! Tables of CI: the plan with reasons, how each part ended, and its costs.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(super) fn plan<'a>(plan: impl Iterator<Item = (&'a Part, &'a Decision)>) -> 
     format!("{}\n", table.trim_fmt())
 }
 
-/// How each part ended. Processor time is that of two processors at most twice the time.
+/// How each part ended. On two processors, processor time is at most twice the time.
 pub(super) fn ended(ended: &[(&Part, Finished)], wall: Duration) -> String {
     let mut table = Table::new();
     table
@@ -51,7 +51,7 @@ pub(super) fn ended(ended: &[(&Part, Finished)], wall: Duration) -> String {
     format!("\n{}\n\n{all}\n", table.trim_fmt())
 }
 
-/// How one ended.
+/// The outcome of a part.
 pub(super) fn one(finished: &Finished) -> String {
     let (result, why) = result(&finished.outcome);
     match finished.outcome {

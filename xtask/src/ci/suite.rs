@@ -1,4 +1,4 @@
-//! A run of the suite as a part of CI: what is decided by chance, or could not be, runs again, and is named.
+//! A run of the suite as a part of CI: cases that failed by chance or were inconclusive run again, and are named.
 
 use std::{env, fs, path::Path};
 
@@ -8,38 +8,38 @@ use serde_json::Value;
 use super::{
     board::Outcome,
     parts::Suite,
-    work::{Doing, outcome_of},
+    work::{RunningPart, outcome_of},
 };
 use crate::{mutants::outcome, steps};
 
 /// What follows a run that did not pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Again {
-    /// It failed.
+    /// Nothing: it failed.
     No,
-    /// What did not pass runs once more, and has to pass.
+    /// Cases that did not pass run once more, and have to pass.
     Once,
-    /// It runs once more, and has to pass twice.
+    /// They run once more, and have to pass twice.
     Twice,
 }
 
 impl Again {
-    /// After so many failures, of the reference or of another project's target.
+    /// The decision after this number of failures, of the reference or of another project's target.
     const fn after(failures: u64, is_reference: bool) -> Self {
         match (failures, is_reference) {
-            // What was inconclusive.
+            // Only inconclusive cases.
             (0, _) => Self::Once,
-            // What ours fails now and then is no more than one case.
+            // The reference may fail a single case by chance.
             (1, true) => Self::Twice,
             (_, true) => Self::No,
-            // What others fail now and then is named, what they always fail is this suite's to explain.
+            // Chance failures of other targets are named; permanent ones are bugs of this suite or deviations.
             (_, false) => Self::Once,
         }
     }
 }
 
-impl Doing<'_> {
-    /// Runs it; a case that could not be decided runs once more.
+impl RunningPart<'_> {
+    /// Runs the suite; inconclusive cases run once more.
     ///
     /// # Errors
     /// A command could not be started, or a report can't be read.
@@ -60,7 +60,7 @@ impl Doing<'_> {
         }
         let report = folder.join("report.yaml");
         if !report.is_file() {
-            return Ok(outcome_of(false)); // It could not run.
+            return Ok(outcome_of(false)); // The run could not start.
         }
         let failures = failed(&report)?;
         let again = Again::after(failures, suite.target.is_none());
@@ -78,17 +78,17 @@ impl Doing<'_> {
         }
         arguments.push("--rerun-failed".to_owned());
         if again == Again::Twice {
-            self.say("=== twice more, what failed or was inconclusive");
+            self.print("=== twice more, what failed or was inconclusive");
             let second = folder.join("rerun/report.yaml");
             let nothing_failed = self.cargo(&arguments)? || (second.is_file() && failed(&second)? == 0);
             if !nothing_failed {
                 return Ok(outcome_of(false));
             }
-            // The next one writes there, too.
+            // The next run overwrites the file.
             fs::copy(&second, folder.join("rerun-1.yaml"))
                 .context("failed to keep the second run's report")?;
         } else {
-            self.say("=== once more, what failed or was inconclusive");
+            self.print("=== once more, what failed or was inconclusive");
         }
         Ok(if self.cargo(&arguments)? {
             Outcome::Passed { with_luck: true }
@@ -107,12 +107,12 @@ impl Doing<'_> {
 }
 
 impl Suite {
-    /// Where its report goes, from the root of the repository.
+    /// Folder of the report, below the root of the repository.
     pub(super) fn out(&self) -> String {
         format!("target/{}", self.out)
     }
 
-    /// Those of cargo.
+    /// Arguments for cargo.
     fn arguments(&self, kubernetes: Option<&str>) -> Vec<String> {
         let mut arguments = vec!["xtask", "e2e", "--provider", self.provider];
         if let Some(target) = self.target {
@@ -130,7 +130,7 @@ impl Suite {
     }
 }
 
-/// How many cases of a report failed.
+/// Number of failed cases in a report.
 fn failed(report: &Path) -> anyhow::Result<u64> {
     let text = fs::read_to_string(report).with_context(|| format!("failed to read {}", report.display()))?;
     let count = outcome::parsed(&text)?

@@ -1,4 +1,4 @@
-//! The parts of CI: the one list of them.
+//! The list of CI's parts.
 
 use super::parts::{BUILT, Inputs, Lane, Need, Part, Suite, Work};
 
@@ -12,7 +12,7 @@ const fn want(from: &'static str, thing: &'static str) -> Need {
     Need { from, thing, strict }
 }
 
-/// A function of `.ci/setup`: it runs if a part runs that needs something of it.
+/// A function of `.ci/setup`: it runs if a part that needs it runs.
 const fn setup(name: &'static str, lane: Lane, after: &'static [&'static str]) -> Part {
     Part {
         name,
@@ -24,7 +24,7 @@ const fn setup(name: &'static str, lane: Lane, after: &'static [&'static str]) -
     }
 }
 
-/// A command of cargo, among the checks.
+/// A command of cargo in the lane of checks.
 fn check(
     name: &'static str,
     after: &'static [&'static str],
@@ -57,7 +57,7 @@ fn suite(name: &'static str, needs: Vec<Need>, suite: Suite) -> Part {
     }
 }
 
-/// What packages read, without their tests.
+/// Inputs: packages without their tests.
 const fn of(packages: &'static [&'static str]) -> Inputs {
     Inputs::Of {
         packages,
@@ -66,7 +66,7 @@ const fn of(packages: &'static [&'static str]) -> Inputs {
     }
 }
 
-/// All parts; those of a lane in their order.
+/// All parts, those of a lane in their order.
 pub(crate) fn parts() -> Vec<Part> {
     let mut all = tests();
     all.extend(set_ups());
@@ -99,7 +99,7 @@ fn tests() -> Vec<Part> {
     ]
 }
 
-/// In the order in which others need them. One at a time may install packages: these begin once that of the tests has ended.
+/// In the order of their users. One at a time may install packages: these begin after the set-up of the tests.
 fn set_ups() -> Vec<Part> {
     vec![
         setup("kind-host", Lane::SetUps, &["netfilter"]),
@@ -115,12 +115,12 @@ fn checks() -> Vec<Part> {
         "ebpf/flow",
         "ebpf/programs",
         "ebpf/prebuilt",
-        // The list of its sources.
+        // Has the list of its sources.
         "ebpf/loader/build",
     ];
     vec![
-        // With the features that programs have, which differ from those of tests. The programs themselves are built later:
-        // tests may start those of the same name meanwhile.
+        // With the features of programs, which differ from those of tests. The programs themselves are built later,
+        // since tests may start programs of the same name meanwhile.
         check(
             "libraries",
             &[BUILT],
@@ -179,16 +179,16 @@ fn checks() -> Vec<Part> {
             ],
             ..check("lint", &[BUILT], Inputs::Everything, &["xtask", "lint"])
         },
-        // These load programs. An agent that may not look at other processes, as tests start some, takes them for those of
-        // an earlier load; so they begin when tests have ended.
+        // These load programs. An agent without access to other processes, as some tests start, would take them for
+        // leftovers of an earlier load; so they begin after the tests.
         check(
             "verifier",
             &["test"],
             of(&["lb-loader"]),
             &["xtask", "ebpf", "verify"],
         ),
-        // A change is judged by cases that the last change passed, too: new seeds are for the nightly run (chaos.yml), and for
-        // whoever works on the programs.
+        // A change is judged by cases that the last change passed, too: new seeds are for the nightly run (chaos.yml),
+        // and for developers of the programs.
         check(
             "fuzz",
             &["test"],
@@ -208,7 +208,7 @@ fn checks() -> Vec<Part> {
     ]
 }
 
-/// The reference passes all of the suite, and agents with a bug don't.
+/// The reference passes the whole suite, and agents with a bug do not.
 fn labs() -> Vec<Part> {
     let all = Suite {
         target: None,
@@ -230,7 +230,7 @@ fn labs() -> Vec<Part> {
     ]
 }
 
-/// With what others have made: a real API server, kube-proxy, kubelets.
+/// With other projects' programs: a real API server, kube-proxy, kubelets.
 fn clusters() -> Vec<Part> {
     let lab = |target, out, filter| Suite {
         target,
@@ -246,12 +246,12 @@ fn clusters() -> Vec<Part> {
     let kube_proxy = need("kubernetes", "kube-proxy");
     let on_kind = |name, run| Part {
         lane: Lane::Clusters,
-        // Not beside runs of many labs: a control plane that has no time loses its leases.
+        // Not concurrent with runs of many labs: a control plane without processor time loses its leases.
         after: &["test", "e2e", "mutants"],
         ..suite(name, vec![need("kind-host", "kind")], run)
     };
     vec![
-        // Two real API servers that advertise one address, one of which stops: the first outage as it came about.
+        // Two real API servers that advertise one address, one of which stops: the first outage.
         suite(
             "real-apiservers",
             vec![need("kubernetes", "control-plane")],
@@ -260,9 +260,9 @@ fn clusters() -> Vec<Part> {
                 ..lab(None, "plumbline-real", "^kubesvc-shared-address-restart$")
             },
         ),
-        // Kubernetes' own, which is not ours to repair: a case that fails it is wrong, or a deviation that its target names.
-        // In four minutes for both: one mode goes through each kind of case once but the longest; the other differs in how it
-        // writes rules, which the first outage's first case and those about what a ClusterIP is show.
+        // Kubernetes' own kube-proxy: a failure means that a case is wrong, or that its target lacks a deviation. One
+        // mode runs the kinds of cases except the longest; the other differs only in how it writes rules, so the first
+        // outage's first case and those about ClusterIPs suffice. Four minutes for both.
         suite(
             "kube-proxy-nftables",
             vec![kube_proxy, need("netfilter", "nft")],
@@ -281,7 +281,7 @@ fn clusters() -> Vec<Part> {
                 "^(clusterip-.*|release-prefix-null-slice)$",
             ),
         ),
-        // Real kubelets, a real control plane and the pod network of another project: what labs could get wrong as a whole.
+        // Real kubelets, a real control plane and another project's pod network: what labs could emulate wrongly.
         on_kind(
             "kind",
             kind(
@@ -307,7 +307,7 @@ mod tests {
 
     use super::*;
 
-    /// Each waits for those before it in its lane, for set-ups and for what it is to run after: none of that may be itself.
+    /// Each waits for earlier parts of its lane, for set-ups and for its `after`: none of these may be itself.
     #[test]
     fn no_part_waits_for_itself() {
         let parts = parts();

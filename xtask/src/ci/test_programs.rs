@@ -1,25 +1,25 @@
-//! What `cargo xtask test` wrote: which tests failed, and how many there were.
+//! Results in the output of `cargo xtask test`: failed tests and totals.
 
-/// More than these are no accident.
+/// More failures are no coincidence.
 const MOST_AGAIN: usize = 3;
 
-/// Whether a line says that all test programs have been built: the first of them runs.
+/// Whether a line shows that all test programs are built, because the first one runs.
 pub(crate) fn is_built(line: &str) -> bool {
     let line = line.trim_start();
     line.starts_with("Running ") || line.starts_with("Starting ")
 }
 
-/// The failed tests of some programs.
+/// The failed tests of several programs.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Again {
     /// Arguments of `cargo test`, one command for each program.
     pub(crate) commands: Vec<Vec<String>>,
-    /// How many tests these are.
+    /// Number of these tests.
     pub(crate) tests: usize,
 }
 
-/// What may run once more by itself: a few tests that failed beside others. `None` if there are more, or none by name, as
-/// of a program that was killed or not built.
+/// Failed tests that may run once more alone. `None` if there are too many, or none is named, as after a program was
+/// killed or did not build.
 pub(crate) fn again(log: &str) -> Option<Again> {
     let mut commands = Vec::new();
     let mut names = Vec::new();
@@ -49,7 +49,7 @@ pub(crate) fn again(log: &str) -> Option<Again> {
     ((1..=MOST_AGAIN).contains(&tests) && commands.len() == programs).then_some(Again { commands, tests })
 }
 
-/// How many tests ended how, in all programs.
+/// The number of tests with each result, in all programs.
 #[derive(Default, PartialEq, Eq, Debug)]
 pub(crate) struct Totals {
     pub(crate) passed: usize,
@@ -57,7 +57,7 @@ pub(crate) struct Totals {
     pub(crate) skipped: usize,
 }
 
-/// Of all that ran, those that ran once more with them. cargo test writes one line for each program, nextest one for all.
+/// Totals of the first run and the second. cargo test writes one line for each program, nextest one for all.
 pub(crate) fn totals(log: &str) -> Totals {
     let mut totals = Totals::default();
     for line in log.lines() {

@@ -1,4 +1,4 @@
-//! The files of a commit, or of the work tree, as git names their content: the same content has the same name in both.
+//! The files of a commit or of the work tree, by git's object names: equal contents have equal names in both.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,23 +12,23 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 
-/// Path → mode and name of the content.
+/// Path → mode and object name.
 pub(crate) type Files = BTreeMap<String, String>;
 
-/// What there was at some moment.
+/// The files at one moment.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Tree {
     pub(crate) files: Files,
-    /// Of the commit that it is, or that the work tree was changed from.
+    /// The commit itself, or the one that the work tree is based on.
     pub(crate) commit: String,
-    /// Whether it is the commit's, or has changes that are in no commit.
+    /// Whether there are uncommitted changes.
     pub(crate) changed: bool,
 }
 
-/// That of a commit, which any of git's names for it names.
+/// The files of a commit, by any revision that git understands.
 ///
 /// # Errors
-/// Git is not here, this is no repository of its, or it has no such commit.
+/// Git is missing, the folder is no repository, or the commit is unknown.
 pub(crate) fn of_commit(root: &Path, revision: &str) -> anyhow::Result<Tree> {
     let named = git(
         root,
@@ -58,7 +58,7 @@ pub(crate) fn of_commit(root: &Path, revision: &str) -> anyhow::Result<Tree> {
     })
 }
 
-/// That of the work tree: files that git does not know are in it, those that it ignores are not.
+/// The files of the work tree, including untracked ones, without ignored ones.
 ///
 /// # Errors
 /// As [`of_commit`]; a file can't be read.
@@ -77,7 +77,7 @@ pub(crate) fn of_work_tree(root: &Path) -> anyhow::Result<Tree> {
     )?;
     let mut present = BTreeSet::new();
     for line in fields(&status) {
-        // Two letters and a space before the path.
+        // Two status letters and a space before the path.
         let path = line.get(3..).context("git status: a line without a path")?;
         tree.changed = true;
         match fs::symlink_metadata(root.join(path)) {
@@ -93,7 +93,7 @@ pub(crate) fn of_work_tree(root: &Path) -> anyhow::Result<Tree> {
     Ok(tree)
 }
 
-/// As `git ls-tree` would show it once it were committed.
+/// A file's entry as `git ls-tree` would show it after a commit.
 fn entry(root: &Path, path: &str) -> anyhow::Result<String> {
     let file = root.join(path);
     let about = fs::symlink_metadata(&file).with_context(|| format!("failed to look at {path}"))?;
@@ -111,7 +111,7 @@ fn entry(root: &Path, path: &str) -> anyhow::Result<String> {
     Ok(format!("{mode} blob {}", String::from_utf8_lossy(&name).trim()))
 }
 
-/// Texts that each end with a zero.
+/// Texts that each end with NUL.
 fn fields(octets: &[u8]) -> Vec<String> {
     let fields = octets
         .split(|octet| *octet == 0)
@@ -130,7 +130,7 @@ fn git(root: &Path, arguments: &[impl AsRef<OsStr>], input: &[u8]) -> anyhow::Re
         .stderr(Stdio::piped())
         .spawn()
         .context("failed to start git")?;
-    // It answers once it has read all of this.
+    // Git answers after it has read all of this.
     if let Some(mut stdin) = child.stdin.take() {
         stdin
             .write_all(input)

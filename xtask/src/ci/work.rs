@@ -1,4 +1,4 @@
-//! What parts do: commands, one after another, whose times are the part's.
+//! The work of parts: commands in turn, whose times add up to the part's.
 
 use std::{
     ffi::OsString,
@@ -21,30 +21,30 @@ use super::{
 };
 use crate::steps;
 
-/// Output of each part, and what set-ups answer, from the root of the repository. Not in a folder of reports, which a run of the
-/// suite begins by removing.
+/// Folder of the parts' and set-ups' output, below the root of the repository. It is outside the folders of reports,
+/// which a run of the suite clears.
 pub(crate) const OUTPUT: &str = "target/ci";
 
 /// A part that runs.
-pub(crate) struct Doing<'a> {
+pub(crate) struct RunningPart<'a> {
     pub(crate) part: &'a Part,
     pub(crate) jobs: &'a Jobs,
     pub(crate) board: &'a Arc<Board>,
-    /// What the set-ups that it needs have found.
+    /// Findings of the set-ups that the part needs.
     pub(crate) found: Found,
-    /// What is kept between runs.
+    /// The folder that CI keeps between runs.
     pub(crate) cache: &'a Path,
-    /// The report of an earlier run on the unmutated agent, where this run has none.
+    /// The report of an earlier run on the agent without bugs, if this run has none.
     baseline: Option<PathBuf>,
-    /// All that it wrote.
+    /// The file of the part's output.
     log: Arc<Mutex<File>>,
     pub(crate) wall: Duration,
     pub(crate) processor: Duration,
 }
 
-impl<'a> Doing<'a> {
+impl<'a> RunningPart<'a> {
     /// # Errors
-    /// The file of its output can't be made.
+    /// The file can't be created.
     pub(crate) fn new(
         part: &'a Part,
         jobs: &'a Jobs,
@@ -68,7 +68,7 @@ impl<'a> Doing<'a> {
         })
     }
 
-    /// Does it.
+    /// Runs the part.
     ///
     /// # Errors
     /// A command could not be started.
@@ -82,12 +82,12 @@ impl<'a> Doing<'a> {
         }
     }
 
-    /// Writes a line as the part's commands do.
-    pub(crate) fn say(&self, line: &str) {
+    /// Writes a line to the part's output.
+    pub(crate) fn print(&self, line: &str) {
         write_line(self.part.lane, &self.log, line);
     }
 
-    /// Runs a command of cargo to its end: whether it succeeded.
+    /// Runs a command of cargo to its end; returns whether it succeeded.
     ///
     /// # Errors
     /// It could not be started.
@@ -135,7 +135,7 @@ impl<'a> Doing<'a> {
         Ok(outcome_of(true))
     }
 
-    /// A few that failed beside others run once more by themselves, and are named at the end.
+    /// A few failed tests run once more alone, and are named at the end.
     fn tests(&mut self) -> anyhow::Result<Outcome> {
         if self.cargo(&["xtask", "test"])? {
             return Ok(outcome_of(true));
@@ -145,7 +145,7 @@ impl<'a> Doing<'a> {
         };
         for command in again.commands {
             let shown = command.join(" ");
-            self.say(&format!("=== once more, by themselves: {shown}"));
+            self.print(&format!("=== once more, by themselves: {shown}"));
             let arguments = [vec!["test".to_owned()], command].concat();
             if !self.cargo(&arguments)? {
                 return Ok(outcome_of(false));
@@ -157,7 +157,7 @@ impl<'a> Doing<'a> {
         Ok(Outcome::Passed { with_luck: true })
     }
 
-    /// With the unmutated agent's verdicts, if this run or an earlier one of the same files has them.
+    /// Uses the verdicts on the agent without bugs, if this run or an earlier one of the same files has them.
     fn mutants(&mut self) -> anyhow::Result<Outcome> {
         let tried = self.board.finished(BASELINE).map(|finished| finished.outcome);
         let reports: Vec<PathBuf> = if matches!(tried, Some(Outcome::Passed { .. })) {
@@ -171,7 +171,7 @@ impl<'a> Doing<'a> {
         };
         let mut arguments: Vec<OsString> = ["xtask", "mutants"].map(OsString::from).into();
         for report in reports {
-            self.say(&format!(
+            self.print(&format!(
                 "=== verdicts of the unmutated agent: {}",
                 report.display()
             ));
@@ -181,7 +181,7 @@ impl<'a> Doing<'a> {
     }
 }
 
-/// That of a part whose only command ended so.
+/// The outcome of a part with a single command.
 pub(crate) fn outcome_of(success: bool) -> Outcome {
     if success {
         Outcome::Passed { with_luck: false }
@@ -191,8 +191,8 @@ pub(crate) fn outcome_of(success: bool) -> Outcome {
 }
 
 fn write_line(lane: Lane, log: &Mutex<File>, line: &str) {
-    job::say(lane.name(), line);
-    // On a full disk, parts fail by themselves.
+    job::print(lane.name(), line);
+    // On a full disk, the part itself fails.
     let _ = writeln!(log.lock().unwrap_or_else(PoisonError::into_inner), "{line}");
 }
 
@@ -200,17 +200,17 @@ fn log_of(part: &str) -> PathBuf {
     steps::root().join(OUTPUT).join(format!("{part}.log"))
 }
 
-/// What a part of this run wrote.
+/// The output of a part of this run.
 ///
 /// # Errors
-/// It can't be read.
+/// The file can't be read.
 pub(crate) fn log(part: &str) -> anyhow::Result<String> {
     let path = log_of(part);
     let octets = fs::read(&path).with_context(|| format!("failed to read {}", path.display()))?;
     Ok(String::from_utf8_lossy(&octets).into_owned())
 }
 
-/// Without its argument.
+/// The command without its argument.
 pub(crate) fn setup_command(cache: &Path) -> Command {
     let mut command = Command::new(steps::root().join(".ci/setup"));
     command.current_dir(steps::root()).env(super::CACHE, cache);

@@ -1,8 +1,8 @@
 //! The build of the eBPF object.
 //!
-//! The same bytes wherever the repository, the target folder, cargo's home and the library's sources are: their
-//! paths are mapped to fixed ones, crates are identified by name ([`WRAPPER`]), the lock file is obeyed, and no
-//! flag, profile or wrapper of the caller's environment gets in.
+//! The bytes do not depend on the paths of the repository, the target folder, cargo's home and the library's sources:
+//! paths are mapped to fixed ones, crates are identified by name ([`WRAPPER`]), the lock file is used unchanged, and
+//! flags, profiles and wrappers of the caller's environment are ignored.
 
 use std::{
     env, fs,
@@ -43,7 +43,7 @@ pub(super) fn object(root: &Path, toolchain: &Toolchain) -> anyhow::Result<Vec<u
         }
     }
     cargo
-        // Stable compilers refuse -Z otherwise; `core` is built from the sources of this very compiler.
+        // Stable compilers refuse -Z otherwise; `core` is built from this compiler's sources.
         .env("RUSTC_BOOTSTRAP", "1")
         .env("__CARGO_TESTS_ONLY_SRC_ROOT", &toolchain.library)
         .env("RUSTC_WRAPPER", wrapper)
@@ -57,12 +57,12 @@ pub(super) fn object(root: &Path, toolchain: &Toolchain) -> anyhow::Result<Vec<u
 
 fn flags(root: &Path, toolchain: &Toolchain) -> anyhow::Result<Vec<String>> {
     let mut flags = vec![
-        // aya-ebpf chooses the layout of `pt_regs` by it; no program here uses that.
+        // aya-ebpf selects the layout of `pt_regs` by it; no program here uses that.
         "--cfg=bpf_target_arch=\"x86_64\"".to_owned(),
         "-Cdebuginfo=2".to_owned(),
         "-Clink-arg=--btf".to_owned(),
-        // Otherwise the linker asks for copies in the order of their bytes, which no program here needs, and by that
-        // for zeroes in a call, which verifiers refuse to programs without CAP_PERFMON.
+        // Otherwise the linker requests copies in byte order, which no program here needs, and thereby zeroes registers
+        // in a call, which verifiers refuse to programs without CAP_PERFMON.
         "-Clink-arg=--disable-expand-memcpy-in-order".to_owned(),
         "-Ctarget-cpu=v3".to_owned(),
     ];

@@ -1,32 +1,32 @@
-//! `cargo xtask ebpf fuzz`: random packets, maps and calls of sockets through the programs and through the models of
+//! `cargo xtask ebpf fuzz`: runs random packets, maps and socket calls through the programs and through the models of
 //! `ebpf/packets`.
 
 use std::process::ExitCode;
 
 use crate::steps;
 
-/// The program, and its package.
+/// The program, and the name of its package.
 const PROGRAM: &str = "lb-packets-fuzz";
 const PACKAGE: &str = "lb-packets";
 
-/// Builds the fuzzing, optimised, and runs it as root (through sudo where needed).
+/// Builds the fuzzer, optimised, and runs it as root (through sudo where needed).
 #[derive(clap::Args)]
 #[command(after_help = "Exit codes: 0 programs and model agree, 1 they differ, 2 could not run.")]
 pub(crate) struct Args {
-    /// Cases of packets, each of which is maps and a few packets; of sockets, each of which is maps and some calls, a tenth of it
-    /// if both are run
+    /// Number of cases. A packet case consists of maps and a few packets; a socket case of maps and some calls. Socket
+    /// cases are a tenth if both are run
     #[arg(long, default_value_t = 1_000_000)]
     cases: u64,
-    /// What all cases are drawn from; without it, the clock. Printed
+    /// Seed of all cases; printed. The default is from the clock
     #[arg(long)]
     seed: Option<u64>,
     /// Number of the first case: with `--cases 1`, the only one
     #[arg(long, default_value_t = 0)]
     first: u64,
-    /// Seconds after which no case is begun, half of them for either if both are run
+    /// Seconds after which no case is started, half of them for each kind if both are run
     #[arg(long, value_name = "SECONDS")]
     time_limit: Option<u64>,
-    /// What is run; without it, both: a difference is printed with what runs it again
+    /// Kind of cases; both by default. A difference is printed with the command that reproduces it
     #[arg(long, value_parser = ["packets", "sockets"])]
     only: Option<String>,
 }

@@ -1,12 +1,11 @@
-//! `cargo xtask ebpf`: builds the eBPF object, reproducibly, and checks that the committed one is that of the
-//! sources.
+//! `cargo xtask ebpf`: builds the eBPF object reproducibly, and checks that the committed object matches the sources.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `toolchain` | what the build needs, and what to do when it is not there |
-//! | `compile` | the build itself, the same bytes wherever it runs |
+//! | `toolchain` | the tools that the build needs, and what to do if they are missing |
+//! | `compile` | the build: the same bytes on every machine |
 //! | `strip` | removal of debug sections |
-//! | `verify` | what the verifier says of each program, beside what it said before |
+//! | `verify` | the verifier's figures of each program, compared with the committed ones |
 //! | `fuzz` | the differential fuzzing of the packet programs |
 //! | `sources` | hashes of the sources, shared with the build script of lb-loader |
 
@@ -36,16 +35,16 @@ pub(crate) struct Args {
 enum Command {
     /// Build the eBPF object and write it, with the hashes of its sources, to ebpf/prebuilt
     Build,
-    /// Build it aside and compare with ebpf/prebuilt, byte for byte; exit code 1 if they differ
+    /// Build to another folder and compare with ebpf/prebuilt, byte for byte; exit code 1 if they differ
     Check,
-    /// Load every program and compare what the verifier says with the committed figures; exit code 1 if one is refused
-    /// or has grown
+    /// Load every program and compare the verifier's figures with the committed ones; exit code 1 if a program is
+    /// refused or has grown
     Verify(verify::Args),
     /// Run random packets and maps through the packet programs and through their model; exit code 1 if they differ
     Fuzz(fuzz::Args),
 }
 
-/// Runs one of its commands.
+/// Runs one of the subcommands.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let built = |act: fn(&Path, &[u8], &str) -> anyhow::Result<ExitCode>| {
         let root = steps::root();
@@ -61,8 +60,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Before programs are built that embed the object: makes it anew if it is not that of its sources and the toolchain
-/// is there. Without the toolchain the committed one is used, and the build says that it is another.
+/// Rebuilds the object before programs are built that embed it, if it does not match the sources and the toolchain is
+/// installed. Without the toolchain the committed object is used, and the build warns about the difference.
 pub(crate) fn refresh() -> anyhow::Result<()> {
     let root = steps::root();
     let committed = fs::read(root.join(sources::OBJECT)).unwrap_or_default();

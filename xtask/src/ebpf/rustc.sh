@@ -1,9 +1,9 @@
 #!/bin/sh
 # rustc for the eBPF build, as cargo's RUSTC_WRAPPER.
 #
-# Cargo derives a crate's -Cmetadata from the absolute path of its sources where they lie outside the workspace,
-# and from it the compiler derives symbol names and orders. For the bpf target this puts the crate's name in its
-# place: the crates of that build have distinct names, and the object no longer knows where it was built.
+# Cargo derives a crate's -Cmetadata from the absolute path of its sources if they are outside the workspace, and
+# the compiler derives symbol names and orders from that. For the bpf target this replaces the value by the crate's
+# name: the crates of that build have distinct names, and the object no longer depends on the folder of the build.
 name='' bpf=''
 for argument; do
     [ "${previous-}" = --crate-name ] && name=$argument

@@ -1,4 +1,4 @@
-//! The linked object, checked and made ready to be committed.
+//! Checks the linked object, and strips it for the commit.
 
 use anyhow::ensure;
 use object::{
@@ -6,10 +6,10 @@ use object::{
     elf::{SHN_UNDEF, SHT_STRTAB},
 };
 
-/// The object without its DWARF sections, their relocations and their symbols; BTF, which the kernel reads, stays.
+/// Removes DWARF sections, their relocations and their symbols; BTF, which the kernel reads, stays.
 ///
 /// # Errors
-/// If it refers to something that it does not hold: the programs' panic handler calls such a function.
+/// The object has an undefined symbol: the programs' panic handler calls such a function.
 pub(super) fn debug_sections(object: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut builder = Builder::read(object)?;
     let undefined: Vec<String> = builder
@@ -25,7 +25,7 @@ pub(super) fn debug_sections(object: &[u8]) -> anyhow::Result<Vec<u8>> {
     );
     for section in &mut builder.sections {
         section.delete = is_debug(section.name.as_slice());
-        // LLVM keeps the names of symbols and sections in one table; the writer wants two.
+        // LLVM keeps the names of symbols and sections in one table; the writer needs two.
         if matches!(section.data, SectionData::SectionString) {
             section.data = SectionData::String;
         }

@@ -1,4 +1,4 @@
-//! What the eBPF build needs beyond the host's.
+//! Tools that the eBPF build needs besides the host's.
 
 use std::{
     env,
@@ -8,18 +8,18 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
-/// The linker's version: another one makes another object.
+/// The linker's version: another version produces other bytes.
 const LINKER_VERSION: &str = "0.13.0";
-/// Names the `library` folder of the compiler's own sources, where rustup's component is not installed.
+/// Variable with the `library` folder of the compiler's own sources, if rustup's component is not installed.
 const LIBRARY_VARIABLE: &str = "RUST_LIB_SRC";
 
-/// Where its parts are.
+/// Paths of the toolchain.
 pub(super) struct Toolchain {
     /// The `library` folder of the compiler's own sources.
     pub(super) library: PathBuf,
 }
 
-/// Finds all parts, or says which are missing and where they come from.
+/// Finds all tools, or names the missing ones and how to install them.
 pub(super) fn find() -> anyhow::Result<Toolchain> {
     let library = library()?;
     let mut missing = Vec::new();

@@ -1,4 +1,4 @@
-//! `cargo xtask ebpf verify`: what the verifier says of each program, beside what it said when that was committed.
+//! `cargo xtask ebpf verify`: the verifier's figures of each program, compared with the committed ones.
 
 use std::{
     collections::BTreeMap,
@@ -11,9 +11,9 @@ use anyhow::{Context as _, bail, ensure};
 
 use crate::steps;
 
-/// The committed figures, from the root of the repository.
+/// The committed figures, below the root of the repository.
 const FIGURES: &str = "ebpf/prebuilt/verified.tsv";
-/// A program may grow by this much, in per cent of the instructions processed, before it is a failure.
+/// Permitted growth of a program, in per cent of the instructions processed.
 const GROWTH_PER_CENT: u64 = 10;
 
 #[derive(clap::Args)]
@@ -22,22 +22,22 @@ const GROWTH_PER_CENT: u64 = 10;
                   committed for this kernel release, 2 could not run."
 )]
 pub(crate) struct Args {
-    /// Commit these figures: write them to ebpf/prebuilt/verified.tsv
+    /// Write these figures to ebpf/prebuilt/verified.tsv, to be committed
     #[arg(long)]
     write: bool,
 }
 
-/// What was said of one program.
+/// The verifier's figures of one program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Row {
     program: String,
     instructions: u64,
     processed: u64,
-    /// As the verifier writes it: bytes of each function, with `+` between them.
+    /// The verifier's format: bytes of each function, with `+` between them.
     stack: String,
 }
 
-/// What was said on one kernel.
+/// The figures of one kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Figures {
     kernel: String,
@@ -181,7 +181,7 @@ fn per_cent(before: u64, now: u64) -> f64 {
     (now as f64 / before.max(1) as f64 - 1.0) * 100.0
 }
 
-/// Version and patch level: `6.18` of `6.18.44-fc`. Verifiers of one release count alike.
+/// Version and patch level: `6.18` of `6.18.44-fc`. Verifiers of one release process the same number of instructions.
 fn release(kernel: &str) -> Option<(&str, &str)> {
     let mut numbers = kernel.split(['.', '-']);
     Some((numbers.next()?, numbers.next()?))

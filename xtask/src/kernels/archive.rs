@@ -1,5 +1,6 @@
-//! Debian's kernels: which its archive has, fetched by apt, which checks the archive's signature and the packages' hashes,
-//! and unpacked. Everything, apt's lists too, lies in the folder of this command; the host's own apt is left alone.
+//! Debian's kernels: lists those of its archive, fetches them by apt, which checks the archive's signature and the
+//! packages' hashes, and unpacks them. All files, including apt's lists, are in the folder of this command; the host's
+//! apt is not used.
 
 use std::{
     fs,
@@ -13,10 +14,10 @@ use anyhow::{Context as _, bail, ensure};
 use super::expect_on_path;
 use crate::steps;
 
-/// Where the keys of the archive are, by the package of the same name.
+/// The keys of the archive, from the package of the same name.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// The suites that are looked at, as `sources.list(5)` has them: Debian 11 to 13.
+/// Suites in the format of `sources.list(5)`: Debian 11 to 13.
 const SOURCES: [(&str, &str); 2] = [
     (
         "http://deb.debian.org/debian",
@@ -28,10 +29,10 @@ const SOURCES: [(&str, &str); 2] = [
     ),
 ];
 
-/// Names of the packages: kernels for virtual machines.
+/// Pattern of the package names: kernels for virtual machines.
 const PACKAGES: &str = "^linux-image-[0-9].*-cloud-amd64$";
 
-/// Lists that are older are fetched anew.
+/// Older lists are fetched again.
 const LISTS_AGE: Duration = Duration::from_hours(7 * 24);
 
 /// The file of apt's settings.
@@ -39,9 +40,9 @@ const SETTINGS: &str = "apt.conf";
 
 /// A kernel and its modules.
 pub(super) struct Kernel {
-    /// As `uname -r` has it.
+    /// The output of `uname -r`.
     pub(super) release: String,
-    /// The file that is booted.
+    /// The bootable file.
     pub(super) image: PathBuf,
     /// The folder of its modules.
     pub(super) modules: PathBuf,
@@ -52,12 +53,12 @@ pub(super) struct Kernel {
 struct Package {
     name: String,
     version: String,
-    /// Packages of modules that belong to it, which newer kernels have on their own.
+    /// Separate packages of its modules, which newer kernels have.
     modules: Vec<String>,
 }
 
 impl Package {
-    /// All numbers in the version, by which those of one release are told apart.
+    /// All numbers in the version, for comparing packages of one release.
     fn numbers(&self) -> Vec<u32> {
         let numbers = self.version.split(|digit: char| !digit.is_ascii_digit());
         numbers.filter_map(|number| number.parse().ok()).collect()
@@ -70,7 +71,7 @@ impl Package {
     }
 }
 
-/// The newest of each release, for people.
+/// The newest kernel of each release, as text.
 pub(super) fn list(folder: &Path) -> anyhow::Result<String> {
     let lines = newest(available(folder)?)
         .into_iter()
@@ -78,7 +79,7 @@ pub(super) fn list(folder: &Path) -> anyhow::Result<String> {
     Ok(lines.collect())
 }
 
-/// The newest of each of these releases, unpacked.
+/// The newest kernel of each of these releases, unpacked.
 pub(super) fn fetch(folder: &Path, releases: &[String]) -> anyhow::Result<Vec<Kernel>> {
     let newest = newest(available(folder)?);
     let chosen: Vec<&Package> = releases
@@ -97,7 +98,7 @@ pub(super) fn fetch(folder: &Path, releases: &[String]) -> anyhow::Result<Vec<Ke
         .collect()
 }
 
-/// The newest of each release, rising.
+/// The newest of each release, in ascending order.
 fn newest(mut packages: Vec<Package>) -> Vec<Package> {
     packages.sort_by_key(|package| std::cmp::Reverse(package.numbers()));
     packages.dedup_by_key(|package| package.release());
@@ -105,7 +106,7 @@ fn newest(mut packages: Vec<Package>) -> Vec<Package> {
     packages
 }
 
-/// What the archive has.
+/// The packages in the archive.
 fn available(folder: &Path) -> anyhow::Result<Vec<Package>> {
     for program in ["apt-get", "apt-cache", "dpkg-deb"] {
         let why = "fetching Debian's kernels (not with --image and --modules)";
@@ -117,11 +118,11 @@ fn available(folder: &Path) -> anyhow::Result<Vec<Package>> {
     );
     let apt = Apt(folder.join("archive"));
     apt.update()?;
-    let names = apt.said("apt-cache", &["search", "--names-only", PACKAGES])?;
+    let names = apt.output("apt-cache", &["search", "--names-only", PACKAGES])?;
     let names: Vec<&str> = names.lines().filter_map(|line| line.split(' ').next()).collect();
     ensure!(!names.is_empty(), "the archive has no package {PACKAGES}");
     Ok(packages(
-        &apt.said("apt-cache", &[&["show"], &names[..]].concat())?,
+        &apt.output("apt-cache", &[&["show"], &names[..]].concat())?,
     ))
 }
 
@@ -137,7 +138,7 @@ fn packages(text: &str) -> Vec<Package> {
             let depends = field(paragraph, "Depends:").unwrap_or_default();
             let depends = depends.split(',').map(str::trim);
             let depends = depends.filter_map(|depends| depends.split(' ').next());
-            // One that is empty, and brings the newest of its kind along.
+            // A metapackage, which depends on the newest of its kind.
             if depends.clone().any(|name| name.starts_with("linux-image-")) {
                 return None;
             }
@@ -153,7 +154,7 @@ fn packages(text: &str) -> Vec<Package> {
         .collect()
 }
 
-/// Fetches and unpacks a package, unless an earlier call has.
+/// Fetches and unpacks a package, unless that was done before.
 fn unpacked(folder: &Path, package: &Package) -> anyhow::Result<Kernel> {
     let place = folder
         .join("unpacked")
@@ -181,7 +182,7 @@ fn unpacked(folder: &Path, package: &Package) -> anyhow::Result<Kernel> {
         }
         fs::rename(&partial, &place).with_context(|| format!("failed to rename {}", partial.display()))?;
     }
-    // Since Debian 13 below `usr`.
+    // Debian 13 and later use `usr`.
     let modules = ["lib/modules", "usr/lib/modules"].map(|modules| only(&place.join(modules)));
     let modules = modules.into_iter().flatten().next();
     let modules = modules.with_context(|| format!("{} has no folder of modules", package.name))?;
@@ -199,18 +200,18 @@ fn unpacked(folder: &Path, package: &Package) -> anyhow::Result<Kernel> {
     })
 }
 
-/// What is in a folder, if that is one thing.
+/// The only entry of a folder, if there is exactly one.
 fn only(folder: &Path) -> Option<PathBuf> {
     let mut entries = fs::read_dir(folder).ok()?.flatten();
     let first = entries.next()?;
     entries.next().is_none().then(|| first.path())
 }
 
-/// apt with lists and caches of its own, in this folder.
+/// apt with its own lists and caches, in this folder.
 struct Apt(PathBuf);
 
 impl Apt {
-    /// Fetches the archive's lists, unless they are young. What can't be fetched leaves those that were.
+    /// Fetches the archive's lists, unless they are recent. Lists that can't be fetched keep their old state.
     fn update(&self) -> anyhow::Result<()> {
         for folder in ["sources", "state/lists/partial", "cache/archives/partial"] {
             let folder = self.0.join(folder);
@@ -250,8 +251,8 @@ impl Apt {
         fs::write(&fetched, "").with_context(|| format!("failed to write {}", fetched.display()))
     }
 
-    /// What a command says.
-    fn said(&self, program: &str, arguments: &[&str]) -> anyhow::Result<String> {
+    /// The output of a command.
+    fn output(&self, program: &str, arguments: &[&str]) -> anyhow::Result<String> {
         let output = self
             .command(program, arguments)
             .stderr(Stdio::inherit())
@@ -269,7 +270,7 @@ impl Apt {
         command
     }
 
-    /// Beside the host's settings, and before them (`apt.conf(5)`).
+    /// Additional settings, read before the host's (`apt.conf(5)`).
     fn settings(&self) -> String {
         let place = |folder: &str| self.0.join(folder).display().to_string();
         let settings = [
@@ -279,12 +280,12 @@ impl Apt {
             ("Dir::State::status", place("state/status")),
             ("Dir::Cache", place("cache")),
             ("Acquire::Languages", "none".to_owned()),
-            // What appstream wants of every archive.
+            // appstream's hook requires this for every archive.
             (
                 "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled",
                 "false".to_owned(),
             ),
-            // Its own user can't write here.
+            // apt's own user can't write here.
             ("APT::Sandbox::User", "root".to_owned()),
         ];
         let lines = settings

@@ -1,4 +1,4 @@
-//! What the events of a machine say of its kernel.
+//! Results of a machine's events for its kernel.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,42 +8,42 @@ use super::{
     archive::Kernel,
     listener::ended,
     machine::{Outcome, Stop},
-    programs::{FEATURES, VERIFIER, asked_for},
+    programs::{FEATURES, VERIFIER, requested_cases},
 };
 use crate::mutants::outcome::parsed;
 
-/// Of one kernel.
+/// Results of one kernel.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Findings {
-    /// Its whole release.
+    /// The full release.
     pub(super) kernel: String,
-    /// What it offers, in the order of the probes.
+    /// Features of the kernel, in the order of the probes.
     pub(super) features: Vec<(String, bool)>,
-    /// How many programs its verifier accepted, and the most instructions that it walked through for one.
+    /// The number of programs that the verifier accepted, and the most instructions that it processed for one.
     pub(super) verified: Option<Verified>,
-    /// What came of each program with tests, by its name.
+    /// Results of each test program, by its name.
     pub(super) tests: BTreeMap<String, Tests>,
-    /// The verdict on each case.
+    /// The verdict of each case.
     pub(super) cases: BTreeMap<String, String>,
-    /// All that did not hold, in words.
+    /// All problems, as text.
     pub(super) problems: Vec<String>,
-    /// How it ran, and how long each program took.
+    /// How it ran, and the duration of each program, as text.
     pub(super) took: String,
 }
 
-/// What the verifier said.
+/// Figures of the verifier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Verified {
     pub(super) programs: usize,
     pub(super) most_processed: u64,
 }
 
-/// What came of a program with tests.
+/// Results of a test program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tests {
     pub(super) passed: usize,
     pub(super) failed: Vec<String>,
-    /// Name and reason.
+    /// Name of the test, and the reason.
     pub(super) skipped: Vec<String>,
 }
 
@@ -56,13 +56,13 @@ impl Findings {
             .join(".")
     }
 
-    /// Whether there is nothing to complain of.
-    pub(super) fn held(&self) -> bool {
+    /// Whether there are no problems.
+    pub(super) fn is_clean(&self) -> bool {
         self.problems.is_empty()
     }
 }
 
-/// Reads all of it.
+/// Parses the events.
 pub(super) fn of(kernel: &Kernel, plan: &Plan, outcome: &Outcome) -> Findings {
     let mut findings = Findings {
         kernel: kernel.release.clone(),
@@ -93,7 +93,7 @@ pub(super) fn of(kernel: &Kernel, plan: &Plan, outcome: &Outcome) -> Findings {
     findings
 }
 
-/// What was told of one program.
+/// Events of one program.
 struct Program<'a> {
     step: &'a Step,
     lines: Vec<&'a str>,
@@ -171,7 +171,7 @@ impl<'a> Program<'a> {
             .extend(problem.map(|problem| format!("{name}: {problem}")));
     }
 
-    /// Lines of a name and `yes` or `no`.
+    /// Parses lines of a name and `yes` or `no`.
     fn features(&self) -> Vec<(String, bool)> {
         let lines = self.lines.iter().filter_map(|line| line.split_once('\t'));
         lines
@@ -179,7 +179,7 @@ impl<'a> Program<'a> {
             .collect()
     }
 
-    /// Lines of four fields, of which the third is how many instructions were walked through.
+    /// Parses lines of four fields, the third of which is the number of processed instructions.
     fn verified(&self) -> Verified {
         let processed = self.lines.iter().filter_map(|line| {
             let fields: Vec<&str> = line.split('\t').collect();
@@ -196,7 +196,7 @@ impl<'a> Program<'a> {
         errors.copied().collect::<Vec<_>>().join(" / ")
     }
 
-    /// `test some::name ... ok`, without those on record as skipped.
+    /// Parses `test some::name ... ok`, without tests that are recorded as skipped.
     fn tests(&self) -> Tests {
         let mut tests = Tests {
             skipped: self
@@ -227,7 +227,7 @@ impl<'a> Program<'a> {
         tests
     }
 
-    /// The verdict on each case that was asked for, from the suite's report.
+    /// The verdict of each requested case, from the suite's report.
     fn cases(&self) -> BTreeMap<String, String> {
         let report = self.files.first().and_then(|text| parsed(text).ok());
         let cases = report.as_ref().and_then(|report| report["cases"].as_array());
@@ -235,7 +235,7 @@ impl<'a> Program<'a> {
             let case = cases?.iter().find(|case| case["id"] == asked)?;
             Some(case["verdict"].as_str()?.to_owned())
         };
-        let verdicts = asked_for(self.step).into_iter().map(|asked| {
+        let verdicts = requested_cases(self.step).into_iter().map(|asked| {
             let verdict = verdict(asked).unwrap_or_else(|| "not run".to_owned());
             (asked.to_owned(), verdict)
         });
@@ -243,7 +243,7 @@ impl<'a> Program<'a> {
     }
 }
 
-/// Whether a line of the record is of this test.
+/// Whether a line of the record is about this test.
 fn is_of(skip: &str, test: &str) -> bool {
     skip.strip_prefix(test).is_some_and(|rest| rest.starts_with(": "))
 }
@@ -297,13 +297,13 @@ mod tests {
         of(&kernel, &plan, &outcome)
     }
 
-    /// Of the lab's cases, with these verdicts, and of a row over many cases, which was not asked for.
+    /// A report of the lab's cases with these verdicts, and of a row over many cases, which was not requested.
     fn report(verdicts: &[&str]) -> String {
         let step = steps(&[Part::Lab], &[], Duration::from_secs(60))
             .unwrap()
             .remove(2);
         let mut text = "cases:\n- id: stale-no-reboot\n  verdict: skipped\n".to_owned();
-        for (case, verdict) in asked_for(&step).iter().zip(verdicts) {
+        for (case, verdict) in requested_cases(&step).iter().zip(verdicts) {
             text += &format!("- id: {case}\n  verdict: {verdict}\n");
         }
         text
@@ -354,7 +354,7 @@ mod tests {
         let check = |events: Vec<Event>, said: &str| {
             let events = [first(), events].concat();
             let found = findings(&[Part::Sockets], events, Stop::Over);
-            assert!(!found.held());
+            assert!(!found.is_clean());
             let problems = found.problems.join("\n");
             assert!(problems.contains(said), "{said} in {problems}");
         };

@@ -11,12 +11,12 @@ use anyhow::{Context as _, bail};
 
 use super::{modules::Module, programs::Built};
 
-/// Of files that are run, and of others.
+/// Modes of executable and other files.
 const PROGRAM: u32 = 0o100_755;
 const DATA: u32 = 0o100_644;
 const FOLDER: u32 = 0o040_755;
 
-/// Writes it: the first process, programs and libraries, modules, the plan.
+/// Writes the archive: the first process, programs and libraries, modules, the plan.
 pub(super) fn write(
     file: &Path,
     built: &Built,
@@ -39,11 +39,11 @@ pub(super) fn write(
     archive.end().with_context(failed)
 }
 
-/// An archive in the making.
+/// An archive that is being written.
 struct Archive<W> {
     out: W,
     entries: u32,
-    /// Folders that are in it.
+    /// Folders that it already contains.
     folders: Vec<String>,
 }
 
@@ -56,7 +56,7 @@ impl<W: Write> Archive<W> {
         }
     }
 
-    /// A file, after the folders that it lies in.
+    /// Adds a file after its parent folders.
     fn add(&mut self, path: &str, mode: u32, bytes: &[u8]) -> anyhow::Result<()> {
         let Some(path) = path.strip_prefix('/') else {
             bail!("{path} is not absolute");
@@ -121,7 +121,7 @@ mod tests {
         archive.add("/a/d", PROGRAM, b"").unwrap();
         archive.add("e", PROGRAM, b"").expect_err("not absolute");
         archive.end().unwrap();
-        // Each begins with the magic number; the name follows the header of 110 octets.
+        // Each header begins with the magic number; the name follows after 110 bytes.
         let begins: Vec<usize> = bytes
             .windows(6)
             .enumerate()

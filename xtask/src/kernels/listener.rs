@@ -1,4 +1,4 @@
-//! What a machine's first process tells, heard, kept and shown.
+//! Receives, stores and shows the events of a machine's first process.
 
 use std::{
     fs::{self, File},
@@ -13,40 +13,41 @@ use guest::{End, Event, Plan};
 
 use super::machine::Outcome;
 
-/// The first process ends a program at its limit; this much later at the latest it has said so.
+/// The first process kills a program at its limit; its event must arrive within this time after it.
 const GRACE: Duration = Duration::from_secs(120);
-/// While nothing but lines of a program come, one of them is shown this often.
+/// While a program only writes lines, one of them is shown this often.
 const SHOWN_EVERY: Duration = Duration::from_secs(30);
 
-/// Hears what is told, writes it down and shows how it goes on.
+/// Receives the events, stores them and shows progress.
 pub(super) struct Listener<'a> {
-    /// Where events come from.
-    pub(super) told: &'a Receiver<Event>,
-    /// The kernel's, before each line that is shown.
+    /// The events.
+    pub(super) events: &'a Receiver<Event>,
+    /// The kernel's release, a prefix of each shown line.
     pub(super) release: &'a str,
-    /// What the machine does.
+    /// The machine's plan.
     pub(super) plan: &'a Plan,
-    /// Of one program.
+    /// Limit of one program.
     pub(super) limit: Duration,
-    /// When the machine was started.
+    /// Start of the machine.
     pub(super) started: Instant,
-    /// A file of all lines.
+    /// File for all lines.
     pub(super) output: &'a Path,
-    /// A folder of files that programs left.
+    /// Folder for files of the programs.
     pub(super) left: &'a Path,
 }
 
 impl Listener<'_> {
-    /// To the end of the machine. What nothing was heard of in time; then the machine is still there.
+    /// Receives events until the end of the machine. Returns the step whose event is overdue; then the machine still
+    /// runs.
     pub(super) fn listen(&self, outcome: &mut Outcome) -> anyhow::Result<Option<String>> {
         let mut output = File::create(self.output)
             .with_context(|| format!("failed to write {}", self.output.display()))?;
         let (mut shown, mut during) = (Instant::now(), "the start".to_owned());
-        // Of the start a tenth; of each program all of it, and then the first process has said how it ended.
+        // A tenth of the limit for the boot; the whole limit for each program, and some time for its event.
         let mut deadline = self.started + self.limit / 10 + GRACE;
         loop {
             let event = match self
-                .told
+                .events
                 .recv_timeout(deadline.saturating_duration_since(Instant::now()))
             {
                 Ok(event) => event,
@@ -105,9 +106,9 @@ impl Listener<'_> {
     }
 }
 
-/// Keeps a file of the machine in a folder, below which it has the path that it had there.
+/// Writes a file of the machine below a folder, at the path that it had in the machine.
 fn keep(folder: &Path, path: &str, text: &str) -> anyhow::Result<()> {
-    // The machine's programs chose the path.
+    // Programs in the machine have chosen the path.
     let inside: PathBuf = Path::new(path)
         .components()
         .filter(|part| matches!(part, Component::Normal(_)))
@@ -120,7 +121,7 @@ fn keep(folder: &Path, path: &str, text: &str) -> anyhow::Result<()> {
     write().with_context(|| format!("failed to write {}", file.display()))
 }
 
-/// How a program ended, in words.
+/// How a program ended, as text.
 pub(super) fn ended(end: End) -> String {
     match end {
         End::Code(0) => "done".to_owned(),

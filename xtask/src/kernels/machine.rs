@@ -1,4 +1,4 @@
-//! A machine of QEMU, from its start to its end.
+//! A virtual machine of QEMU, from its start to its end.
 
 use std::{
     fmt,
@@ -16,42 +16,42 @@ use guest::{Event, Plan};
 
 use super::{archive::Kernel, expect_on_path, listener::Listener};
 
-/// The program, as all distributions name it.
+/// The program's name in all distributions.
 const QEMU: &str = "qemu-system-x86_64";
-/// Ends what it starts together with this process, however that ends (PR_SET_PDEATHSIG of prctl(2)).
+/// Kills QEMU when this process ends, however that ends (PR_SET_PDEATHSIG of prctl(2)).
 const WITH_PARENT: &str = "setpriv";
-/// What makes a machine as fast as this one.
+/// The device for hardware acceleration.
 const KVM: &str = "/dev/kvm";
-/// Of programs, the maps of a node, and two nodes.
+/// Memory for programs, the maps of a node, and two nodes.
 const MEMORY: &str = "3G";
-/// All that it can be, but for one instruction, for which kernels have another way: after `cmpxchg16b`, QEMU 7.2 (Debian 12)
-/// has flags that are none until the next instruction sets them, and an interrupt between the two ends a kernel by a double
-/// fault. Kernels since 6.5 use it whenever they allocate.
+/// All features but one instruction, without which kernels work, too: after `cmpxchg16b`, QEMU 7.2 (Debian 12) has
+/// invalid flags until the next instruction sets them, and an interrupt between the two causes a double fault. Kernels
+/// since 6.5 use it in their allocator.
 const MODEL: &str = "max,-cx16";
-/// Tests look at programs from one processor while they run on another.
+/// Tests read programs on one processor while these run on another.
 const PROCESSORS: usize = 2;
-/// Emulators before this one translate code while another processor writes it, and keep what was there before ("accel/tcg: Always
-/// lock pages before translation", QEMU 8.1). A kernel that patches its own text can then meet a breakpoint that it has taken
-/// away before: seen with 7.2 as "Oops: int3" in `inet_release`, whose static key cgroup programs switch.
+/// Older versions of the emulator translate code while another processor writes it, and keep the old code ("accel/tcg:
+/// Always lock pages before translation", QEMU 8.1). A kernel that patches its own text can then hit a breakpoint that
+/// it has already removed: seen with 7.2 as "Oops: int3" in `inet_release`, whose static key cgroup programs switch.
 const LOCKS_BEFORE_TRANSLATING: (u64, u64) = (8, 1);
-/// Files that the kernel, programs and QEMU wrote to.
+/// Output files of the kernel, of programs and of QEMU.
 const CONSOLE: &str = "console.txt";
 const OUTPUT: &str = "output.txt";
 const ERRORS: &str = "qemu.txt";
-/// A folder of what programs left in the machine.
+/// Folder for files of programs in the machine.
 const LEFT: &str = "left";
-/// Of a panic, the line that says why begins so.
+/// Beginning of the line with the reason of a panic.
 const PANIC: &str = "Kernel panic - not syncing";
 
-/// What came of a machine.
+/// Result of a machine.
 pub(super) struct Outcome {
-    /// All that was told.
+    /// All events.
     pub(super) events: Vec<Event>,
     /// How it ended.
     pub(super) stop: Stop,
-    /// Whether KVM ran it.
+    /// Whether it used KVM.
     pub(super) accelerated: bool,
-    /// From its start until its first process said so.
+    /// From its start to the first event.
     pub(super) boot: Option<Duration>,
 }
 
@@ -60,11 +60,11 @@ pub(super) struct Outcome {
 pub(super) enum Stop {
     /// All programs have ended.
     Over,
-    /// The first process could not go on.
+    /// The first process could not continue.
     Failed(String),
-    /// The kernel gave up.
+    /// The kernel panicked.
     Panic(String),
-    /// Nothing came in time.
+    /// An event is overdue.
     Silent(String),
     /// QEMU ended before the machine did.
     Qemu(String),
@@ -82,7 +82,7 @@ impl fmt::Display for Stop {
     }
 }
 
-/// Whether what runs a machine is there.
+/// Checks that the programs for a machine are installed.
 pub(super) fn expect_programs() -> anyhow::Result<()> {
     expect_on_path(
         QEMU,
@@ -96,7 +96,7 @@ pub(super) fn expect_programs() -> anyhow::Result<()> {
     )
 }
 
-/// Runs a machine to its end: with KVM, unless that can't be used.
+/// Runs a machine to its end, with KVM if that works.
 pub(super) fn run(
     kernel: &Kernel,
     initial: &Path,
@@ -108,7 +108,7 @@ pub(super) fn run(
     if OpenOptions::new().read(true).write(true).open(KVM).is_ok() {
         let outcome = attempt(true)?;
         match &outcome.stop {
-            // It can be opened on machines, virtual ones themselves, where it does not work.
+            // The device can exist on virtual machines where KVM does not work.
             Stop::Qemu(why) if outcome.boot.is_none() => {
                 let release = &kernel.release;
                 eprintln!("      {release}: {KVM} can't be used, so the processor is emulated: {why}");
@@ -148,12 +148,12 @@ fn attempt(
     let Some(port) = child.stdout.take() else {
         bail!("{QEMU} has no output");
     };
-    let (teller, told) = channel();
+    let (sender, events) = channel();
     let reader = thread::spawn(move || {
         for line in BufReader::new(port).split(b'\n').map_while(Result::ok) {
-            // Anything else is none of the first process's: a kernel that writes to the second port.
+            // Any other line is not from the first process: the kernel has written to the second port.
             if let Ok(event) = serde_json::from_slice::<Event>(&line)
-                && teller.send(event).is_err()
+                && sender.send(event).is_err()
             {
                 return;
             }
@@ -166,7 +166,7 @@ fn attempt(
         boot: None,
     };
     let listened = Listener {
-        told: &told,
+        events: &events,
         release: &kernel.release,
         plan,
         limit,
@@ -175,12 +175,12 @@ fn attempt(
         left: &left,
     }
     .listen(&mut outcome);
-    // Otherwise it has closed its output, which is the last that it does.
+    // Otherwise it has closed its output, which is its last action.
     if !matches!(listened, Ok(None)) {
         child.kill().context("failed to end QEMU")?;
     }
     let ended = child.wait().context("failed to wait for QEMU")?.to_string();
-    drop(told);
+    drop(events);
     let _ = reader.join();
     let silent = listened?;
     let said = fs::read_to_string(&errors).unwrap_or_default();
@@ -188,7 +188,8 @@ fn attempt(
     Ok(outcome)
 }
 
-/// How processors are emulated: side by side, or by turns where that goes wrong; and how many of this machine's that takes.
+/// How processors are emulated: concurrently, or in turn if the version has the bug; and how many of this machine's
+/// processors that uses.
 fn emulation(version: (u64, u64)) -> (&'static str, usize) {
     if version < LOCKS_BEFORE_TRANSLATING {
         ("tcg,thread=single", 1)
@@ -197,12 +198,12 @@ fn emulation(version: (u64, u64)) -> (&'static str, usize) {
     }
 }
 
-/// Processors of this machine that a machine keeps busy, if it is emulated; with KVM it waits for most of its time.
+/// Processors of this machine that an emulated machine keeps busy; with KVM it mostly waits.
 pub(super) fn processors_at_once() -> anyhow::Result<usize> {
     Ok(emulation(version()?).1)
 }
 
-/// Which QEMU this is.
+/// The version of QEMU.
 fn version() -> anyhow::Result<(u64, u64)> {
     let output = Command::new(QEMU)
         .arg("--version")
@@ -212,7 +213,7 @@ fn version() -> anyhow::Result<(u64, u64)> {
     version_in(&said).with_context(|| format!("expected {QEMU} --version to say which it is, found {said:?}"))
 }
 
-/// Of `QEMU emulator version 7.2.22 (Debian …)`, the first two numbers.
+/// The first two numbers of `QEMU emulator version 7.2.22 (Debian …)`.
 fn version_in(said: &str) -> Option<(u64, u64)> {
     let (_, version) = said.split_once("version ")?;
     let mut numbers = version.split(|c: char| !c.is_ascii_digit());
@@ -235,14 +236,14 @@ fn command(kernel: &Kernel, initial: &Path, console: &Path, accelerator: &str) -
     ]);
     command.arg("-kernel").arg(&kernel.image);
     command.arg("-initrd").arg(initial);
-    // A panic restarts the machine at once, which ends it.
+    // After a panic, the kernel restarts the machine at once, which ends QEMU.
     command.args(["-append", "console=ttyS0 panic=-1 loglevel=7"]);
     command.arg("-serial").arg(format!("file:{}", console.display()));
     command.args(["-serial", "stdio"]);
     command
 }
 
-/// Why it stopped.
+/// Why the machine has stopped.
 fn stop(events: &[Event], silent: Option<String>, console: &Path, ended: &str, said: &str) -> Stop {
     let console = fs::read(console).unwrap_or_default();
     let console = String::from_utf8_lossy(&console);

@@ -8,14 +8,14 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `archive` | Debian's kernels: which there are, fetched and unpacked |
-//! | `modules` | the modules that are wanted, each after those that it depends on |
-//! | `programs` | what runs there: built, with the libraries that it needs |
+//! | `archive` | Debian's kernels: listed, fetched and unpacked |
+//! | `modules` | the needed modules, each after its dependencies |
+//! | `programs` | the programs of the machines: built, with their libraries |
 //! | `image` | the initial file system |
 //! | `machine` | QEMU, from its start to its end |
-//! | `listener` | what the first process tells, kept and shown |
-//! | `findings` | what all of it says of a kernel |
-//! | `table` | kernel × feature; and whether README says the same |
+//! | `listener` | receives and shows the events of the first process |
+//! | `findings` | results for a kernel |
+//! | `table` | kernel × feature; and whether README agrees |
 
 mod archive;
 mod findings;
@@ -46,51 +46,50 @@ use guest::Step;
 use self::{archive::Kernel, findings::Findings, programs::Part};
 use crate::steps;
 
-/// Where kernels and results go, from the root of the repository.
+/// Folder of kernels and results, below the root of the repository.
 const FOLDER: &str = "target/plumbline/kernels";
 
-/// What is tried if nobody says otherwise: those of Debian 12 and 13.
+/// Default kernels: those of Debian 12 and 13.
 const DEFAULT: [&str; 2] = ["6.1", "6.12"];
 
-/// Minutes that one program may take. The longest takes a tenth of that where there is KVM, and a processor.
+/// Default limit of one program in minutes. With KVM and an idle processor, the longest takes a tenth of it.
 const LIMIT_MINUTES: u64 = 60;
 
 /// Boots other kernels in QEMU and runs the packet tables, the socket tests and a lab of two nodes on each.
 ///
 /// Kernels are Debian's, for virtual machines (linux-image-…-cloud-amd64); apt fetches them and checks their signatures.
-/// With KVM where it can be used, and ten to twenty times as slow without. Needs no root.
+/// Uses KVM if possible; without, it is ten to twenty times as slow. Needs no root.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Exit codes: 0 all ran and held, 1 something failed, or README says otherwise, 2 could not run.
+    after_help = "Exit codes: 0 all ran and passed, 1 something failed, or README disagrees, 2 could not run.
 
 Files in target/plumbline/kernels/RELEASE: console.txt (the kernel's own), output.txt (of all programs), left (a folder
 of what they left: the lab's report.yaml and evidence); for all kernels table.txt"
 )]
 pub(crate) struct Arguments {
-    /// The newest kernel of the archive of this release (5.10, 6.1, 6.12, …); several, if it is said several times.
-    /// Default: 6.1 and 6.12
+    /// The newest kernel of this release in the archive (5.10, 6.1, 6.12, …); repeatable [default: 6.1 and 6.12]
     #[arg(long, value_name = "RELEASE")]
     kernel: Vec<String>,
-    /// A kernel of one's own (bzImage), in place of Debian's
+    /// Your own kernel (bzImage), instead of Debian's
     #[arg(long, value_name = "FILE", requires = "modules", conflicts_with = "kernel")]
     image: Option<PathBuf>,
-    /// The folder of its modules, such as /lib/modules/6.18.0
+    /// Folder of its modules, such as /lib/modules/6.18.0
     #[arg(long, value_name = "FOLDER", requires = "image")]
     modules: Option<PathBuf>,
-    /// Say which kernels the archive has, and end
+    /// List the kernels of the archive, and exit
     #[arg(long)]
     list: bool,
-    /// Only this part; several, if it is said several times. What a kernel offers is asked in any case
+    /// Only this part; repeatable. The features of the kernel are always probed
     #[arg(long, value_name = "PART")]
     only: Vec<Part>,
-    /// Of these parts, only the tests and the lab's cases whose name contains this; several, if it is said several times
+    /// Only tests and lab cases of these parts whose name contains this; repeatable
     #[arg(long, value_name = "NAME", requires = "only", value_parser = one_word)]
     filter: Vec<String>,
-    /// A program that takes longer is killed, which is a failure; so is a machine that does not come up in a tenth of it
+    /// Limit of a program, after which it is killed and counts as failed; a tenth of it is the limit of the boot
     #[arg(long, value_name = "MINUTES", default_value_t = LIMIT_MINUTES,
           value_parser = clap::value_parser!(u64).range(1..=24 * 60))]
     time_limit: u64,
-    /// How many machines run side by side; the default follows from processors, and is one for each that they use at once
+    /// Number of concurrent machines; the default is the number of processors, divided by those that one machine uses
     #[arg(long, value_name = "N")]
     jobs: Option<NonZero<usize>>,
 }
@@ -131,11 +130,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     for difference in &differences {
         println!("{difference}");
     }
-    let held = findings.iter().all(Findings::held) && differences.is_empty();
-    Ok(ExitCode::from(u8::from(!held)))
+    let is_clean = findings.iter().all(Findings::is_clean) && differences.is_empty();
+    Ok(ExitCode::from(u8::from(!is_clean)))
 }
 
-/// Held by one run at a time: two would write the same programs, packages and results.
+/// Locks the folder: two concurrent runs would write the same programs, packages and results.
 fn lock(folder: &Path) -> anyhow::Result<File> {
     fs::create_dir_all(folder).with_context(|| format!("failed to make {}", folder.display()))?;
     let path = folder.join("lock");
@@ -153,7 +152,8 @@ fn lock(folder: &Path) -> anyhow::Result<File> {
     }
 }
 
-/// Does all of them, so many at once and at least one; what comes of them is in their order. After an error none is begun.
+/// Processes all items, `at_once` of them concurrently; results are in their order. After an error no further one is
+/// started.
 fn side_by_side<T: Sync, R: Send>(
     all: &[T],
     jobs: usize,
@@ -183,7 +183,7 @@ fn side_by_side<T: Sync, R: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// A part of a test's or case's name: an argument of its own of the test programs, and nothing else to them.
+/// A part of a test's or case's name: test programs take it as one filter, and never as an option.
 fn one_word(text: &str) -> Result<String, String> {
     let is_of_names = |byte: u8| byte.is_ascii_alphanumeric() || b"_:-".contains(&byte);
     if text.is_empty() || text.starts_with('-') || !text.bytes().all(is_of_names) {
@@ -192,7 +192,7 @@ fn one_word(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Those that were asked for, unpacked.
+/// The requested kernels, unpacked.
 fn kernels(arguments: &Arguments, folder: &Path) -> anyhow::Result<Vec<Kernel>> {
     if let (Some(image), Some(modules)) = (&arguments.image, &arguments.modules) {
         for path in [image, modules] {
@@ -214,7 +214,7 @@ fn kernels(arguments: &Arguments, folder: &Path) -> anyhow::Result<Vec<Kernel>> 
     }
 }
 
-/// One machine, from its image to what is to be said of it.
+/// One machine, from its image to its findings.
 fn try_one(
     kernel: &Kernel,
     built: &programs::Built,
@@ -247,7 +247,7 @@ fn try_one(
     Ok(findings::of(kernel, &plan, &outcome))
 }
 
-/// A program of the host that is needed.
+/// Checks that a program of the host is installed.
 fn expect_on_path(program: &str, package: &str, why: &str) -> anyhow::Result<()> {
     if !steps::on_path(program) {
         bail!("{why} needs {program}, which is not on the PATH: install {package}");

@@ -1,4 +1,4 @@
-//! The modules of a kernel that the programs need, each after those that it depends on.
+//! The modules of a kernel that the programs need, each after its dependencies.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context as _, bail, ensure};
 use object::{Object as _, ObjectSection as _};
 
-/// What is loaded, with what these depend on. What a kernel has built in, or does not have at all, is no module of it.
+/// Modules to load, with their dependencies. A kernel may have them built in, or not have them at all.
 const WANTED: [&str; 13] = [
     "veth",
     "bridge",
@@ -27,15 +27,15 @@ const WANTED: [&str; 13] = [
     "netkit",
 ];
 
-/// A module, ready to be loaded.
+/// A module to load.
 pub(super) struct Module {
     name: String,
-    /// The ELF file, as the kernel takes it.
+    /// The uncompressed ELF file.
     pub(super) bytes: Vec<u8>,
 }
 
 impl Module {
-    /// Where it lies in the machine.
+    /// Path in the machine.
     pub(super) fn path(&self) -> String {
         format!("/modules/{}.ko", self.name)
     }
@@ -43,13 +43,13 @@ impl Module {
 
 /// Modules of a kernel.
 pub(super) struct Modules {
-    /// In the order in which they are loaded.
+    /// Modules in the order of loading.
     pub(super) found: Vec<Module>,
-    /// Those that are neither there nor built in.
+    /// Modules that neither exist nor are built in.
     pub(super) missing: Vec<&'static str>,
 }
 
-/// Those that are wanted.
+/// Finds the needed modules.
 pub(super) fn wanted(folder: &Path) -> anyhow::Result<Modules> {
     let mut files = BTreeMap::new();
     list(&folder.join("kernel"), &mut files)?;
@@ -77,7 +77,7 @@ pub(super) fn wanted(folder: &Path) -> anyhow::Result<Modules> {
     Ok(modules)
 }
 
-/// Files of modules by name; the kernel takes `-` and `_` for the same.
+/// Files of modules by name; the kernel treats `-` and `_` as equal.
 fn list(folder: &Path, files: &mut BTreeMap<String, PathBuf>) -> anyhow::Result<()> {
     let entries = fs::read_dir(folder).with_context(|| format!("failed to list {}", folder.display()))?;
     for entry in entries {
@@ -96,7 +96,7 @@ fn name_of(file: &Path) -> Option<String> {
     Some(name.replace('-', "_"))
 }
 
-/// A module, after those that it depends on and those that it asks to be loaded before it.
+/// Adds a module after its dependencies, hard and soft.
 fn add(name: &str, files: &BTreeMap<String, PathBuf>, found: &mut Vec<Module>) -> anyhow::Result<()> {
     if found.iter().any(|module| module.name == name) {
         return Ok(());
@@ -116,15 +116,15 @@ fn add(name: &str, files: &BTreeMap<String, PathBuf>, found: &mut Vec<Module>) -
     Ok(())
 }
 
-/// What a module says of itself, one `key=value` after another, with a zero byte after each.
+/// The `.modinfo` section: `key=value` texts, each ended by NUL.
 fn about(bytes: &[u8]) -> Option<String> {
     let file = object::File::parse(bytes).ok()?;
     let section = file.section_by_name(".modinfo")?;
     Some(String::from_utf8_lossy(section.data().ok()?).into_owned())
 }
 
-/// The modules that are loaded before the one that says this of itself. Its own needs (`depends`), and what it finds by
-/// a name of the kernel's, such as an algorithm (`softdep=pre:`), which may be built in.
+/// Modules to be loaded before the one with this information: its dependencies (`depends`), and those that it finds by
+/// a name in the kernel, such as an algorithm (`softdep=pre:`), which may be built in.
 fn before(about: &str) -> Vec<String> {
     let mut names = Vec::new();
     for entry in about.split('\0') {
@@ -139,7 +139,7 @@ fn before(about: &str) -> Vec<String> {
     names.map(|name| name.replace('-', "_")).collect()
 }
 
-/// A file, uncompressed: not every kernel can do that itself.
+/// Reads and decompresses a file: not every kernel can do that itself.
 fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
     let tool = match file.extension().and_then(|extension| extension.to_str()) {
         Some("xz") => "xz",

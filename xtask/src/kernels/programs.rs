@@ -1,4 +1,5 @@
-//! What runs in the machines: built as for `cargo xtask test`, without debug symbols, and with the libraries that each needs.
+//! The programs of the machines: built as for `cargo xtask test`, without debug symbols, and with the libraries that
+//! each needs.
 
 use std::{
     collections::BTreeMap,
@@ -20,10 +21,10 @@ use serde_json::Value;
 use super::{FOLDER, expect_on_path};
 use crate::{e2e, ebpf, steps};
 
-/// A part of what runs.
+/// A part of the programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(super) enum Part {
-    /// What the kernel offers, and what its verifier says of each program
+    /// Features of the kernel, and its verifier's figures of each program
     Features,
     /// The packet tables (BPF_PROG_TEST_RUN)
     Packets,
@@ -35,7 +36,7 @@ pub(super) enum Part {
     Lab,
 }
 
-/// Cases that run in the lab: of each outage and of the groundwork, as few as show that all parts work there.
+/// Cases that run in the lab: of each outage and of basic Services, as few as show that all parts work on the kernel.
 const CASES: [&str; 4] = [
     "clusterip-from-pod",
     "release-prefix-null-slice",
@@ -43,50 +44,50 @@ const CASES: [&str; 4] = [
     "uninstall-leaves-nothing",
 ];
 
-/// By how much limits of the suite are lengthened: an emulated processor is ten to twenty times as slow.
+/// Factor for the suite's limits: an emulated processor is ten to twenty times as slow.
 const TIMEOUT_SCALE: &str = "10";
 
-/// Probes of each client in a second: of the 400 of fast machines as much less. With all of them clients of an emulated
-/// machine did not come to the end of their plans.
+/// Probes of each client in a second, instead of the 400 of fast machines: with all of them, clients on an emulated
+/// machine did not finish their plans.
 const RATE: &str = "20";
 
 /// As [`TIMEOUT_SCALE`], for the limits of tests.
 const TEST_TIMEOUT_SCALE: (&str, &str) = ("PLUMBLINE_TEST_TIMEOUT_SCALE", TIMEOUT_SCALE);
 
-/// Where the suite's report is, and what shows why a case ended as it did.
+/// The suite's report, and files that explain the results of cases.
 const REPORT: &str = "/run/out/report.yaml";
 const EVIDENCE: &str = "/run/out/evidence";
 
-/// What the kernel counted: packets that it dropped for lack of a processor, and why connections ended.
+/// Counters of the kernel: packets that it dropped for lack of a processor, and why connections ended.
 const COUNTED: [&str; 3] = ["/proc/net/softnet_stat", "/proc/net/netstat", "/proc/net/snmp"];
 
-/// What cases start on nodes, of this machine: program and package.
+/// Programs of this host that cases start on nodes: program and package.
 const OF_NODES: [(&str, &str); 2] = [("cat", "coreutils"), ("find", "findutils")];
 
-/// Programs of lb-loader that ask the kernel.
-const ASKING: [&str; 2] = ["lb-features", "lb-verify"];
+/// Programs of lb-loader that query the kernel.
+const QUERIES: [&str; 2] = ["lb-features", "lb-verify"];
 
-/// Test programs: of which part, of which package, and their name.
+/// Test programs: part, package and name.
 const TESTS: [(Part, &str, &str); 3] = [
     (Part::Packets, "lb-packets", "tables"),
     (Part::Sockets, "lb-loader", "kernel"),
     (Part::Doctor, "doctor", "kernel"),
 ];
 
-/// What they are called among what runs.
+/// Names of the steps.
 pub(super) const FEATURES: &str = "features";
 pub(super) const VERIFIER: &str = "verifier";
 
 /// Files of the machine.
 pub(super) struct Built {
-    /// The path there, and where it is here.
+    /// Path in the machine → path on this host.
     pub(super) files: BTreeMap<String, PathBuf>,
 }
 
-/// Builds what these parts run, all of it optimised, as an emulated processor is slow: an agent that is not takes minutes there
-/// until it serves.
+/// Builds the programs of these parts, all of them optimised, because an emulated processor is slow: a debug build of
+/// the agent takes minutes there until it serves.
 pub(super) fn build(parts: &[Part]) -> anyhow::Result<Built> {
-    let mut wanted = ASKING.map(|program| ("lb-loader", program)).to_vec();
+    let mut wanted = QUERIES.map(|program| ("lb-loader", program)).to_vec();
     if parts.contains(&Part::Lab) {
         wanted.extend(e2e::PROGRAMS.map(|program| (program, program)));
     }
@@ -134,7 +135,7 @@ fn test_program(package: &str, test: &str) -> String {
     format!("/bin/{package}-{test}")
 }
 
-/// Builds a test program, optimised, and says where cargo has put it.
+/// Builds an optimised test program; returns its path.
 fn tests(package: &str, test: &str) -> anyhow::Result<PathBuf> {
     let mut build = steps::cargo();
     build.args([
@@ -161,7 +162,7 @@ fn tests(package: &str, test: &str) -> anyhow::Result<PathBuf> {
     program.with_context(|| format!("cargo does not say where the test program {test} is"))
 }
 
-/// The test program that a message of cargo's is about.
+/// The test program in a message of cargo.
 fn executable(line: &str, test: &str) -> Option<PathBuf> {
     let message: Value = serde_json::from_str(line).ok()?;
     let is_it = message["target"]["name"] == test && message["profile"]["test"] == true;
@@ -171,7 +172,7 @@ fn executable(line: &str, test: &str) -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-/// The libraries that a program loads, and what loads them; none, if it is static.
+/// The libraries that a program loads, and its loader; none, if it is static.
 fn libraries(program: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let bytes = fs::read(program).with_context(|| format!("failed to read {}", program.display()))?;
     let header = FileHeader64::<LittleEndian>::parse(&*bytes).context("not an ELF file of 64 bits")?;
@@ -197,7 +198,7 @@ fn libraries(program: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(libraries)
 }
 
-/// Of each line, such as `libc.so.6 => /lib/libc.so.6 (0x00007f)`, the path.
+/// The paths in lines such as `libc.so.6 => /lib/libc.so.6 (0x00007f)`.
 fn listed(said: &str) -> Vec<PathBuf> {
     let paths = said.lines().filter_map(|line| {
         let (_, found) = line.split_once("=> ")?;
@@ -206,12 +207,12 @@ fn listed(said: &str) -> Vec<PathBuf> {
     paths.map(PathBuf::from).collect()
 }
 
-/// What a machine runs, in this order.
+/// The steps of a machine, in this order.
 ///
 /// # Errors
 /// No case of the lab has a name that contains one of the filters.
 pub(super) fn steps(parts: &[Part], filters: &[String], limit: Duration) -> anyhow::Result<Vec<Step>> {
-    // Tests put those that they skip on record in a file; it is told, and the report.
+    // Tests record those that they skip in a file, which is sent, as is the report.
     let step = |name: &str, command: &str| {
         let skips = format!("/run/skipped-{name}.txt");
         Step {
@@ -240,7 +241,7 @@ pub(super) fn steps(parts: &[Part], filters: &[String], limit: Duration) -> anyh
     ];
     for part in parts {
         steps.push(match part {
-            // Always asked.
+            // This part always runs.
             Part::Features => continue,
             Part::Packets => tested("packets", "lb-packets", "tables"),
             Part::Sockets => tested("sockets", "lb-loader", "kernel"),
@@ -258,7 +259,7 @@ pub(super) fn steps(parts: &[Part], filters: &[String], limit: Duration) -> anyh
     Ok(steps)
 }
 
-/// The cases whose names contain one of the filters, as test programs have it; all, if there is none.
+/// The cases whose names contain one of the filters, with the rule of test programs; all, if there is no filter.
 fn cases(filters: &[String]) -> anyhow::Result<Vec<&'static str>> {
     let mut cases = CASES.to_vec();
     cases.retain(|case| filters.is_empty() || filters.iter().any(|filter| case.contains(filter)));
@@ -271,8 +272,8 @@ fn cases(filters: &[String]) -> anyhow::Result<Vec<&'static str>> {
     Ok(cases)
 }
 
-/// The cases that a step's command asks for: whatever else the suite judges over them was not asked for.
-pub(super) fn asked_for(step: &Step) -> Vec<&'static str> {
+/// The cases in a step's command: the suite may also judge rows over them, which were not requested.
+pub(super) fn requested_cases(step: &Step) -> Vec<&'static str> {
     let words: Vec<&str> = step
         .command
         .iter()
@@ -283,7 +284,7 @@ pub(super) fn asked_for(step: &Step) -> Vec<&'static str> {
     cases
 }
 
-/// The names of all of them, for people.
+/// The names of the plan's steps, as text.
 pub(super) fn named(plan: &guest::Plan) -> String {
     let names: Vec<&str> = plan.steps.iter().map(|step| step.name.as_str()).collect();
     names.join(", ")
@@ -338,7 +339,7 @@ mod tests {
         assert!(said.contains(" ^(stale-sock-legacy-multi)$ "), "{said}");
         let asked = |filters: &[String]| {
             let steps = steps(&[Part::Lab], filters, Duration::from_secs(60)).unwrap();
-            steps.last().map(asked_for).unwrap()
+            steps.last().map(requested_cases).unwrap()
         };
         assert_eq!(asked(&[]), CASES);
         assert_eq!(asked(&["stale".to_owned()]), ["stale-sock-legacy-multi"]);

@@ -1,4 +1,4 @@
-//! Kernel × feature, for people; and whether README's table says the same.
+//! Table of kernel × feature; and whether README's table agrees.
 
 use std::fmt::Write as _;
 
@@ -6,10 +6,10 @@ use anyhow::Context as _;
 
 use super::findings::{Findings, Tests};
 
-/// What the first line of README's table begins with.
+/// Beginning of the first line of README's table.
 const HEADER: &str = "    feature ";
 
-/// All of it.
+/// The whole table.
 pub(super) fn of(findings: &[Findings]) -> String {
     let mut rows = vec![row("feature", findings, Findings::release)];
     for name in names(findings) {
@@ -50,14 +50,14 @@ pub(super) fn of(findings: &[Findings]) -> String {
         for skip in found.tests.values().flat_map(|tests| &tests.skipped) {
             let _ = writeln!(text, "  skipped  {skip}");
         }
-        if found.held() {
+        if found.is_clean() {
             let _ = writeln!(text, "  all that ran held");
         }
     }
     text
 }
 
-/// Where README's table says something else than was found, of the kernels that it names.
+/// Differences between README's table and the findings, for the kernels that it names.
 pub(super) fn differences(readme: &str, findings: &[Findings]) -> anyhow::Result<Vec<String>> {
     let stated =
         stated(readme).with_context(|| format!("README.md has no table that begins with {HEADER:?}"))?;
@@ -89,7 +89,7 @@ struct Stated {
     rows: Vec<(String, Vec<String>)>,
 }
 
-/// Columns are two blanks apart, at least.
+/// At least two blanks separate columns.
 fn stated(readme: &str) -> Option<Stated> {
     let mut lines = readme.lines().skip_while(|line| !line.starts_with(HEADER));
     let cells = |line: &str| -> Vec<String> {
@@ -107,7 +107,7 @@ fn stated(readme: &str) -> Option<Stated> {
     })
 }
 
-/// Names of features of any of them, in the order of the first that has them.
+/// Names of all features, in the order of their first occurrence.
 fn names(findings: &[Findings]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for (name, _) in findings.iter().flat_map(|found| &found.features) {

@@ -1,8 +1,8 @@
-//! `cargo xtask brand-x`: an implementation that the project does not know, judged as a user's.
+//! `cargo xtask brand-x`: an implementation that the suite does not know, tested like a user's.
 //!
-//! A mutant under another name, with a namespace, a DaemonSet, labels and pins of its own, is installed on kind by a target file
-//! (`chaos/mutants/deploy`), as `plumbline targets` prints the steps, and the suite runs on it as on a cluster that is there. It
-//! must fail exactly what its mutant is caught by, and leave nothing undecided.
+//! A mutant under another name, with a namespace, a DaemonSet, labels and pins of its own, is installed on kind by a
+//! target file (`chaos/mutants/deploy`), with the steps that `plumbline targets` prints, and the suite runs on it as on
+//! an existing cluster. It must fail exactly the cases that catch its mutant, and none may be inconclusive.
 
 use std::{
     collections::BTreeSet,
@@ -21,39 +21,39 @@ use super::{
 };
 use crate::{e2e, steps};
 
-/// Has an implementation judged that the suite knows by nothing but its target file: installed on a cluster of kind (needs
-/// Docker, kind and kubectl), and run with `--provider existing --tier node`.
+/// Tests an implementation of which the suite only has a target file: installs it on a kind cluster (needs Docker, kind
+/// and kubectl), and runs the suite with `--provider existing --tier node`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Exit codes: 0 it failed what its bugs break, and nothing else; 1 not so; 2 it could not run."
 )]
 pub(crate) struct Arguments {
-    /// Leave the cluster there: `kind delete cluster --name plumbline-brand-x` removes it
+    /// Leave the cluster: `kind delete cluster --name plumbline-brand-x` removes it
     #[arg(long)]
     keep: bool,
-    /// Image of kind's nodes, in place of kind's own choice
+    /// Image of kind's nodes, instead of kind's default
     #[arg(long, value_name = "NAME:TAG", env = "KIND_NODE_IMAGE")]
     kind_image: Option<String>,
-    /// Passed on to `plumbline run`; `--filter` for some of the cases
+    /// Arguments for `plumbline run`, such as `--filter` for some of the cases
     #[arg(last = true, value_name = "ARGS")]
     run: Vec<String>,
 }
 
 /// Name of the cluster.
 const CLUSTER: &str = "plumbline-brand-x";
-/// What the target file calls the image.
+/// Name of the image in the target file.
 const IMAGE: &str = "brand-x:1.0.0";
-/// The target file and what its image is made by, below the workspace.
+/// Folder of the target file and of its image's sources, below the workspace.
 const DEPLOY: &str = "chaos/mutants/deploy";
-/// Where the files of a run go, below the workspace.
+/// Folder of a run's files, below the workspace.
 const OUT: &str = "target/plumbline/brand-x";
-/// The mutant that it is.
+/// The mutant in the image.
 const MUTANT: &str = "prefix-release-slices-by-name";
-/// Those whose bugs it has, which are caught by the same.
+/// Mutants with the same bugs, which the same cases catch.
 const PARTS: [&str; 2] = ["prefix-release", "slices-by-name"];
-/// What else a lost backend breaks: sockets to it are ended, and new ones refused.
+/// A lost backend breaks this as well: sockets to it are ended, and new ones refused.
 const BESIDES: &str = "release-established-flows";
-/// Where the target file has the cgroups of a node. On a host with both versions, those of version 2 are a folder further down.
+/// Cgroups of a node in the target file. Hosts with both cgroup versions have those of version 2 one folder below.
 const CGROUP: &str = "--cgroup=/host/cgroup";
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
     }
     let programs = e2e::build_static(&["plumbline", "mutants"])?;
-    // `plumbline-mutant list` is asked here, too.
+    // `plumbline-mutant list` is needed, too.
     e2e::build(&["mutants"])?;
     let caught_by = caught_by(&list()?)?;
     let folder = steps::root().join(OUT);
@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         plumbline: programs.join("plumbline"),
         folder,
     };
-    cluster.delete()?; // An earlier run's that was killed.
+    cluster.delete()?; // A killed earlier run may have left it.
     let begin = Instant::now();
     let judged = cluster.judge(&programs.join("plumbline-mutant"), arguments);
     if arguments.keep {
@@ -94,7 +94,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!faults.is_empty())))
 }
 
-/// The cluster, and what is at hand for it.
+/// The cluster, and the settings for it.
 struct Cluster {
     plumbline: PathBuf,
     /// Files of this run.
@@ -118,7 +118,7 @@ impl Cluster {
             .args(&arguments.run)
             .env("KUBECONFIG", self.kubeconfig())
             .current_dir(steps::root());
-        // It fails: that is what its bugs are for.
+        // The suite fails, because of the mutant's bugs.
         steps::run("suite", &mut suite)?;
         outcomes(&out.join("report.yaml"))
     }
@@ -139,7 +139,7 @@ impl Cluster {
         steps::must("remove the cluster", &mut self.kind(["delete", "cluster"]))
     }
 
-    /// What `plumbline targets` prints goes to a file, which a user would give to a pipe.
+    /// Writes output of `plumbline targets` to a file; a user would pipe it.
     fn printed(&self, file: &str, what: &[&str], target: &Path) -> anyhow::Result<PathBuf> {
         let to = self.folder.join(file);
         let made = File::create(&to).with_context(|| format!("failed to make {}", to.display()))?;
@@ -159,7 +159,7 @@ impl Cluster {
         steps::must("make a cluster", &mut create)
     }
 
-    /// The target file, for the cgroups that these nodes have.
+    /// The target file, adapted to the cgroups of these nodes.
     fn target(&self, file: &Path) -> anyhow::Result<PathBuf> {
         let text = fs::read_to_string(file).with_context(|| format!("failed to read {}", file.display()))?;
         for expected in [CGROUP, IMAGE, MUTANT] {
@@ -181,7 +181,7 @@ impl Cluster {
         Ok(to)
     }
 
-    /// Its image and the suite's.
+    /// Loads the images of the implementation and of the suite.
     fn load(&self, agent: &Path) -> anyhow::Result<()> {
         let context = self.folder.join("image");
         fs::create_dir_all(&context).context("failed to make the folder of the image")?;
@@ -212,7 +212,7 @@ impl Cluster {
     }
 }
 
-/// What its bugs break.
+/// The cases that catch its bugs.
 fn caught_by(mutants: &[Mutant]) -> anyhow::Result<BTreeSet<String>> {
     let mut all = BTreeSet::from([BESIDES.to_owned()]);
     for name in PARTS.into_iter().chain([MUTANT]) {
@@ -223,7 +223,7 @@ fn caught_by(mutants: &[Mutant]) -> anyhow::Result<BTreeSet<String>> {
     Ok(all)
 }
 
-/// What it was judged by and should not have been, and the reverse; of cases that ran.
+/// Cases that failed and should not have, and the reverse, of those that ran.
 fn faults(caught_by: &BTreeSet<String>, judged: &Outcomes) -> Vec<String> {
     let wrong = |(case, outcome): (&String, &Outcome)| {
         let verdict = &outcome.verdict;

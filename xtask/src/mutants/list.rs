@@ -1,4 +1,4 @@
-//! The mutants, as `plumbline-mutant list --json` names them.
+//! The mutants, from `plumbline-mutant list --json`.
 
 use std::{collections::BTreeSet, process::Command};
 

@@ -1,12 +1,14 @@
 //! `cargo xtask mutants`: the suite against agents with one known bug each.
 //!
-//! Each mutant names the cases that must fail on it, and is killed if all of them do while a control, a case that is about
-//! something else, passes: an agent that does not work at all is caught by nothing in particular. It may name cases that must
-//! pass, too: nobody is to be accused of what he does not do. Some have no bug at all, and name these alone. The unmutated agent is tried
-//! as well: a case that fails it can kill nothing. A mutant is one run, whose undisruptive cases share a lab; many runs are under
-//! way at once, what takes the unmutated agent longest first; what decided nothing is tried once more.
+//! Each mutant names the cases that must fail on it. It is killed if all of them fail while a control passes, a case
+//! about something else: a failure of an agent that does not work at all shows nothing. A mutant may also name cases
+//! that must pass, which guards against wrong failures. Some have no bug at all, and only name these. The agent without
+//! a bug runs as well: a case that fails on it can kill nothing. Each mutant is one run, whose cases share a lab unless
+//! they are disruptive. Many runs are concurrent, the longest by the durations of the agent without a bug first.
+//! Inconclusive cases run once more.
 //!
-//! `brand_x.rs`: one of them under another name, as a user's implementation; `list.rs`: the mutants; `trial.rs`: one such run; `room.rs`: when it begins; `outcome.rs`: what came of it; `table.rs`: what is printed.
+//! `brand_x.rs`: a mutant as a user's implementation; `list.rs`: the mutants; `trial.rs`: one run; `room.rs`: when it
+//! begins; `outcome.rs`: its results; `table.rs`: the printed tables.
 pub(crate) mod brand_x;
 mod list;
 pub(crate) mod outcome;
@@ -40,37 +42,37 @@ use anyhow::bail;
     after_help = "Exit codes: 0 every mutant was killed, 1 one survived, 2 it or a trial could not run."
 )]
 pub(crate) struct Arguments {
-    /// Only mutants whose name contains this
+    /// Only mutants whose name contains this text
     #[arg(long, default_value = "")]
     only: String,
-    /// Every case against every mutant, which takes hours: shows which cases see which bugs
+    /// Run every case on every mutant, which takes hours: shows which cases catch which bugs
     #[arg(long)]
     every_case: bool,
-    /// Takes the verdicts of the unmutated agent from an earlier run's report.yaml instead of trying it again. May be given
-    /// again for that of its undecided cases, which were run once more: one that failed in any has failed
+    /// Read the verdicts of the agent without a bug from an earlier report.yaml instead of running it again.
+    /// Repeatable, for a second run of its inconclusive cases: a case that failed in any has failed
     #[arg(long, value_name = "FILE")]
     baseline: Vec<PathBuf>,
-    /// How many are tried at once, each in a cluster of its own; the default follows from processors
+    /// Number of concurrent runs, each in a cluster of its own; the default depends on the processors
     #[arg(long, value_name = "N")]
     jobs: Option<NonZero<usize>>,
-    /// Passed on to `plumbline run`
+    /// Arguments for `plumbline run`
     #[arg(last = true, value_name = "ARGS")]
     run: Vec<String>,
 }
 
-/// What the agent without a bug is called.
+/// Name of the agent without a bug.
 const UNMUTATED: &str = "none";
-/// Where reports go, below the workspace.
+/// Folder of the reports, below the workspace.
 const OUT: &str = "target/plumbline/mutants";
-/// Runs for each processor at most, of two to three cases each: a case that fails waits for most of its time until T_heal has
-/// passed. Each begins when the machine has room. Sixteen on two processors decided nothing where they began at once, and half of
-/// what they were asked where the machine was slow.
+/// Limit of concurrent runs for each processor, of two to three cases each: a failing case mostly waits for the
+/// recovery limit. Each begins when the machine has room. Sixteen that began at once on two processors were all
+/// inconclusive, and half of the cases were on a slow machine.
 const PER_PROCESSOR: usize = 4;
-/// The same of what is tried once more, as it decided nothing.
+/// The limit for runs of inconclusive cases.
 const ONCE_MORE: usize = 1;
-/// How long a recovery is waited for.
+/// The recovery limit.
 const T_HEAL: Duration = Duration::from_secs(90);
-/// What must pass on a mutant: the first of these that is not meant to catch it.
+/// Controls: the first of these that is not meant to catch the mutant must pass on it.
 const CONTROLS: [&str; 2] = ["clusterip-from-pod", "kubesvc-reachable"];
 
 /// An agent with a bug.
@@ -78,9 +80,9 @@ struct Mutant {
     name: String,
     /// Ids of the cases and rows that must fail on it.
     caught_by: BTreeSet<String>,
-    /// Ids of those that must pass, beside the control; all that there is of one that does nothing wrong.
+    /// Ids of cases that must pass, besides the control; a mutant without a bug has only these.
     passed_by: BTreeSet<String>,
-    /// The case to run for a row that is none.
+    /// The case to run for a row that is no case.
     through: BTreeMap<String, String>,
 }
 
@@ -108,7 +110,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let trials = trials(&mutants, &baseline, arguments.every_case);
     let mut by_mutant: BTreeMap<&str, Outcomes> = BTreeMap::new();
     let mut not_run: BTreeMap<&str, anyhow::Error> = BTreeMap::new();
-    // A run of all cases is as much as a machine bears.
+    // A run of all cases uses the machine fully.
     let most = if arguments.every_case {
         1
     } else {
@@ -182,7 +184,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// What the agent without a bug does: what is left open is tried once more, as of mutants. What it fails is shown.
+/// The verdicts on the agent without a bug; inconclusive cases run once more, as for mutants. Its failures are shown.
 fn unmutated(cases: Option<BTreeSet<&str>>, more: &[String]) -> anyhow::Result<Outcomes> {
     let trial = Trial { mutant: None, cases };
     let mut tried = trial.run(more)?;
@@ -198,10 +200,10 @@ fn unmutated(cases: Option<BTreeSet<&str>>, more: &[String]) -> anyhow::Result<O
     Ok(tried)
 }
 
-/// One for each mutant, of its cases or of all; what took longest first.
+/// A run for each mutant, of its cases or of all; the longest first.
 fn trials<'a>(mutants: &'a [Mutant], baseline: &Outcomes, every_case: bool) -> Vec<Trial<'a>> {
     let mut mutants: Vec<&Mutant> = mutants.iter().collect();
-    // Each that fails waits for what does not come, besides.
+    // Each failing case also waits for its recovery limit.
     let takes = |case| baseline.get(case).map_or(T_HEAL, |outcome| outcome.took + T_HEAL);
     mutants.sort_by_key(|mutant| Reverse(mutant.tried().into_iter().map(takes).sum::<Duration>()));
     let trial = |mutant: &'a Mutant| Trial {
@@ -212,14 +214,14 @@ fn trials<'a>(mutants: &'a [Mutant], baseline: &Outcomes, every_case: bool) -> V
 }
 
 impl Mutant {
-    /// What is tried with it.
+    /// The cases that run on the mutant.
     fn tried(&self) -> BTreeSet<&str> {
         let caught_by = self.caught_by.iter().map(String::as_str);
         let passed_by = self.passed_by.iter().map(String::as_str);
         caught_by.chain(passed_by).chain([self.control()]).collect()
     }
 
-    /// What must pass on it.
+    /// The case that must pass on it.
     fn control(&self) -> &'static str {
         let [first, second] = CONTROLS;
         if self.caught_by.contains(first) || self.passed_by.contains(first) {
@@ -230,7 +232,7 @@ impl Mutant {
     }
 }
 
-/// Runs so many trials at once at most, all of them, whatever comes of one.
+/// Runs all trials, at most this many concurrently, whatever the results are.
 fn side_by_side<'a, 'b>(
     trials: &'b [Trial<'a>],
     jobs: usize,
@@ -238,7 +240,7 @@ fn side_by_side<'a, 'b>(
 ) -> Vec<(&'b Trial<'a>, anyhow::Result<Outcomes>)> {
     let next = Mutex::new(trials.iter());
     let results = Mutex::new(Vec::new());
-    // Each waits for its turn while it holds the next ones up.
+    // Each trial waits for room while it holds up the next ones.
     let turn = || {
         let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
         let trial = next.next()?;
@@ -269,7 +271,7 @@ fn is(outcomes: &Outcomes, case: &str, wanted: &str) -> bool {
         .is_some_and(|outcome| outcome.verdict == wanted)
 }
 
-/// Of the cases that are meant to catch a mutant, those that don't: it must fail them, and the unmutated agent pass.
+/// The cases that should catch a mutant and do not: each must fail on it, and pass on the agent without a bug.
 fn survived<'a>(caught_by: &'a BTreeSet<String>, baseline: &Outcomes, mutant: &Outcomes) -> Vec<&'a str> {
     caught_by
         .iter()
@@ -278,7 +280,7 @@ fn survived<'a>(caught_by: &'a BTreeSet<String>, baseline: &Outcomes, mutant: &O
         .collect()
 }
 
-/// Of the cases that must pass, those that do not, with their verdicts.
+/// The cases that must pass and do not, with their verdicts.
 fn accused<'a>(passed_by: &'a BTreeSet<String>, mutant: &'a Outcomes) -> Vec<(&'a str, &'a str)> {
     let verdict = |case: &'a String| mutant.get(case).map_or("nothing", |outcome| &*outcome.verdict);
     let all = passed_by.iter().map(|case| (case.as_str(), verdict(case)));
@@ -293,7 +295,7 @@ fn failing(verdict: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Each has taken as many seconds as there were before it.
+    /// Outcomes whose durations in seconds are their positions.
     pub(super) fn outcomes(pairs: &[(&str, &str)]) -> Outcomes {
         let outcome = |(before, (case, verdict)): (usize, &(&str, &str))| {
             let verdict = (*verdict).to_owned();

@@ -1,4 +1,4 @@
-//! What came of the cases of a run, as its report says it.
+//! Results of a run's cases, from its report.
 
 use std::{
     collections::BTreeMap,
@@ -13,10 +13,10 @@ use serde_json::Value;
 
 use crate::steps;
 
-/// What came of a case.
+/// Result of a case.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Outcome {
-    /// As in the report, or `fail (ready-means-served)`, which is no kill, if only the watch of every run failed.
+    /// As in the report; or `fail (ready-means-served)`, which is no kill, if only the watch of every run failed.
     pub(super) verdict: String,
     /// How long it ran.
     pub(super) took: Duration,
@@ -25,20 +25,20 @@ pub(super) struct Outcome {
 /// By the case's id.
 pub(super) type Outcomes = BTreeMap<String, Outcome>;
 
-/// As many nodes of YAML as `plumbline report` reads.
+/// Limit of YAML nodes, as in `plumbline report`.
 const NODES: usize = 1_200_000;
 
-/// The case, and what the axes begin with, of what is watched through every run.
+/// The case that is watched in every run, and the prefix of its axes.
 const WATCHED: &str = "ready-means-served";
 
-/// Those in a report.
+/// The outcomes in a report.
 pub(super) fn outcomes(report: &Path) -> anyhow::Result<Outcomes> {
     let text = fs::read_to_string(report).with_context(|| format!("there is no {}", report.display()))?;
     let report = parsed(&text)?;
     of_cases(&report)
 }
 
-/// A report as `plumbline run` writes it.
+/// Parses a report of `plumbline run`.
 pub(crate) fn parsed(text: &str) -> anyhow::Result<Value> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_nodes: NODES, max_events: 2 * NODES },
@@ -46,7 +46,7 @@ pub(crate) fn parsed(text: &str) -> anyhow::Result<Value> {
     serde_saphyr::from_str_with_options(text, options).context("report.yaml is no YAML")
 }
 
-/// Those in several reports of one agent.
+/// The outcomes in several reports of one agent.
 pub(super) fn joined(reports: &[PathBuf]) -> anyhow::Result<Outcomes> {
     let each: Vec<_> = reports
         .iter()
@@ -55,7 +55,7 @@ pub(super) fn joined(reports: &[PathBuf]) -> anyhow::Result<Outcomes> {
     Ok(join(each))
 }
 
-/// A second result never hides a failure; it decides what the first left open. Only two that passed outvote one that failed.
+/// A second result never hides a failure, but decides an inconclusive case. Only two passes outvote one failure.
 pub(super) fn join(each: Vec<Outcomes>) -> Outcomes {
     let mut all: BTreeMap<String, Vec<Outcome>> = BTreeMap::new();
     for (case, outcome) in each.into_iter().flatten() {
@@ -78,9 +78,9 @@ pub(super) fn join(each: Vec<Outcomes>) -> Outcomes {
         .collect()
 }
 
-/// What `plumbline report` says in the lines that begin so; nothing where that can't be had.
+/// The lines of `plumbline report` with these beginnings; none, if it can't run.
 pub(crate) fn shown(report: &Path, beginnings: &[&str]) -> Vec<String> {
-    /// Enough to know one again.
+    /// Limit of characters: enough to recognize a failure.
     const LONGEST: usize = 400;
     let said = || -> anyhow::Result<String> {
         let mut command = Command::new(steps::programs()?.join("plumbline"));
@@ -98,7 +98,7 @@ fn has_failed(outcome: &Outcome) -> bool {
     outcome.verdict.starts_with("fail")
 }
 
-/// Without the cases whose claim the target is known not to keep: they decide nothing.
+/// Without cases whose claim the target is known not to keep: they decide nothing.
 fn of_cases(report: &Value) -> anyhow::Result<Outcomes> {
     let cases = report["cases"].as_array().context("report.yaml names no cases")?;
     cases
@@ -126,7 +126,7 @@ fn of_cases(report: &Value) -> anyhow::Result<Outcomes> {
         .collect()
 }
 
-/// Whether nothing failed but what is watched through every run: that kills nothing for a case that is about something else.
+/// Whether only the watch of every run failed: that is no kill by a case about something else.
 fn is_of_the_watch_alone(case: &Value) -> bool {
     let axes = case["axes"].as_array().into_iter().flatten();
     let mut failed = axes.filter(|axis| axis["verdict"] == "fail").peekable();

@@ -2,13 +2,13 @@
 
 use std::{fs, thread, time::Duration};
 
-/// The part of its time that a machine with room is idle, or works on what has the lowest priority: what waits for limits gets
-/// that, too.
+/// Share of processor time that is idle, or used at the lowest priority, on a machine with room for one more run:
+/// programs that wait for limits get that share, too.
 const IDLE: f64 = 0.2;
-/// How long it is watched: a run that begins takes most of what it takes within its first seconds.
+/// Length of the measurement: a run that begins takes most of its processor time within its first seconds.
 const WATCHED: Duration = Duration::from_secs(4);
 
-/// Returns when there is.
+/// Waits for room.
 pub(super) fn wait() {
     let mut before = times();
     loop {
@@ -25,7 +25,8 @@ fn times() -> [u64; 2] {
     of(&fs::read_to_string("/proc/stat").unwrap_or_default())
 }
 
-/// All time, and what is idle, by the first line of /proc/stat (proc(5)): user, nice, system, idle, iowait, irq, softirq, steal.
+/// All time, and the idle part, from the first line of /proc/stat (proc(5)): user, nice, system, idle, iowait, irq,
+/// softirq, steal.
 fn of(stat: &str) -> [u64; 2] {
     let numbers = stat.strip_prefix("cpu ").and_then(|rest| rest.lines().next());
     let numbers = numbers.into_iter().flat_map(str::split_whitespace).take(8);

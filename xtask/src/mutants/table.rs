@@ -1,4 +1,4 @@
-//! What was tried, as tables.
+//! Tables of the results.
 
 use std::{collections::BTreeSet, iter};
 
@@ -6,7 +6,7 @@ use comfy_table::{Table, presets::NOTHING};
 
 use super::{Mutant, Outcomes, UNMUTATED};
 
-/// A row for each case that a mutant was tried with.
+/// A row for each mutant and each of its cases.
 pub(super) fn rows(baseline: &Outcomes, mutants: &[(&Mutant, Outcomes)]) -> String {
     let mut table = Table::new();
     table
@@ -20,7 +20,7 @@ pub(super) fn rows(baseline: &Outcomes, mutants: &[(&Mutant, Outcomes)]) -> Stri
     format!("\n{}\n\n", table.trim_fmt())
 }
 
-/// A row for each case that some mutant was tried with, a column for each agent.
+/// A row for each case that ran on some mutant, a column for each agent.
 pub(super) fn matrix(baseline: &Outcomes, mutants: &[(&Mutant, Outcomes)]) -> String {
     let tried: BTreeSet<&String> = mutants.iter().flat_map(|(_, outcomes)| outcomes.keys()).collect();
     let names = iter::once(UNMUTATED).chain(mutants.iter().map(|(mutant, _)| &*mutant.name));
@@ -33,7 +33,7 @@ pub(super) fn matrix(baseline: &Outcomes, mutants: &[(&Mutant, Outcomes)]) -> St
     format!("\n{}\n\n", table.trim_fmt())
 }
 
-/// `-` for a case that was not tried.
+/// `-` for a case that did not run.
 fn verdict<'a>(outcomes: &'a Outcomes, case: &str) -> &'a str {
     outcomes.get(case).map_or("-", |outcome| &outcome.verdict)
 }

@@ -19,19 +19,19 @@ use crate::steps;
 
 /// A run of the suite.
 pub(super) struct Trial<'a> {
-    /// `None`: the agent without a bug.
+    /// `None` for the agent without a bug.
     pub(super) mutant: Option<&'a Mutant>,
-    /// What is judged; `None`: all.
+    /// The cases; `None` for all.
     pub(super) cases: Option<BTreeSet<&'a str>>,
 }
 
 impl<'a> Trial<'a> {
-    /// The agent's.
+    /// The agent's name.
     pub(super) fn name(&self) -> &'a str {
         self.mutant.map_or(UNMUTATED, |mutant| &mutant.name)
     }
 
-    /// What is left to be tried of it: the cases that decided nothing. A machine that is used up decides nothing.
+    /// A run of the inconclusive cases, if there are any: an overloaded machine decides nothing.
     pub(super) fn open(&self, tried: &anyhow::Result<Outcomes>) -> Option<Self> {
         let cases = match (tried, &self.cases) {
             (Ok(outcomes), Some(cases)) => {
@@ -51,13 +51,13 @@ impl<'a> Trial<'a> {
         })
     }
 
-    /// Where its report is.
+    /// Path of the report.
     pub(super) fn report(&self) -> PathBuf {
         steps::root().join(OUT).join(self.name()).join("report.yaml")
     }
 
-    /// Runs the suite and shows its verdicts as they come; all that it says is in `output.log` beside the report. Its exit
-    /// code says only whether it could run at all.
+    /// Runs the suite and shows its verdicts as they arrive; `output.log` beside the report has all output. The exit
+    /// code only tells whether the suite could run.
     pub(super) fn run(&self, more: &[String]) -> anyhow::Result<Outcomes> {
         let name = self.name();
         let out = format!("{OUT}/{name}");
@@ -106,7 +106,7 @@ impl<'a> Trial<'a> {
                 log.display()
             )
         })?;
-        // Rows that are judged over cases of others are there as soon as one of these was run.
+        // A row that is judged over other cases is reported as soon as one of these has run.
         outcomes.retain(|id, _| {
             let is_asked = |cases: &BTreeSet<&str>| cases.contains(&**id);
             self.cases.as_ref().is_none_or(is_asked)

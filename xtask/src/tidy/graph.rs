@@ -1,7 +1,7 @@
-//! Which crates and modules import which: read from the sources, without tests.
+//! The import graph of crates and modules, from the sources without tests.
 //!
-//! A room is a module directly below the root of a crate, with everything in it. Rooms that import each other, directly or
-//! through others, are a circle: none of them can be understood without all the others.
+//! A room is a module directly below the root of a crate, with everything in it. Rooms that import each other, directly
+//! or through others, are a circle: none can be understood without the others.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -18,16 +18,16 @@ use syn::{
     visit::{self, Visit},
 };
 
-/// The room of what lies in the root of a crate itself. It declares all others, so that what it imports is not counted.
+/// The room of the crate's root. It declares all others, so its imports do not count.
 const ROOT: &str = "(root)";
 
 /// A crate of the workspace.
 #[derive(Debug)]
 pub(crate) struct Crate {
     pub(crate) name: String,
-    /// Below the workspace.
+    /// Path below the workspace.
     pub(crate) folder: String,
-    /// Crates of the workspace that it needs outside of tests.
+    /// Crates of the workspace that it depends on outside of tests.
     pub(crate) needs: BTreeSet<String>,
     pub(crate) rooms: BTreeMap<String, Room>,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Crate {
 /// A module below the root of a crate.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Room {
-    /// Lines, without those of tests.
+    /// Lines without tests.
     pub(crate) lines: usize,
     pub(crate) lines_of_tests: usize,
     /// Rooms of the crate that it imports.
@@ -64,7 +64,7 @@ impl Crate {
 /// Reads the crates of the workspace.
 ///
 /// # Errors
-/// Cargo does not tell of them, or a source file is not Rust.
+/// Cargo can't list the crates, or a source file is not valid Rust.
 pub(crate) fn crates(root: &Path) -> anyhow::Result<Vec<Crate>> {
     let mut metadata = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     metadata
@@ -143,7 +143,7 @@ fn rooms(sources: &[Source]) -> anyhow::Result<BTreeMap<String, Room>> {
         .iter()
         .filter_map(|(module, _)| module.first().cloned())
         .collect();
-    // Names that the root takes from a room, for others to import from the root.
+    // Names that the root re-exports from a room.
     let mut renamed: BTreeMap<String, String> = BTreeMap::new();
     for (_, _, imports) in files.iter().filter(|(module, _, _)| module.is_empty()) {
         for path in imports.paths.iter().chain(&imports.relative) {
@@ -180,7 +180,7 @@ fn rooms(sources: &[Source]) -> anyhow::Result<BTreeMap<String, Room>> {
     Ok(rooms)
 }
 
-/// How many lines come before a file's module of tests, which is its last item.
+/// Lines before a file's module of tests, which is its last item.
 fn before_tests(text: &str) -> usize {
     let is_test = |line: &&str| line.starts_with("#[cfg(test)]");
     let modules = text.lines().zip(text.lines().skip(1)).enumerate();
@@ -189,14 +189,14 @@ fn before_tests(text: &str) -> usize {
     tests.next().map_or_else(|| text.lines().count(), |(at, _)| at)
 }
 
-/// What a file imports from its crate.
+/// The imports of a file from its crate.
 #[derive(Debug, Default)]
 struct Imports {
-    /// The module that is looked at.
+    /// The current module.
     module: Vec<String>,
-    /// From the root of the crate.
+    /// Paths from the root of the crate.
     paths: Vec<Vec<String>>,
-    /// Those that begin with a name that is in scope: a child, another crate.
+    /// Paths that begin with a name in scope: a child module or another crate.
     relative: Vec<Vec<String>>,
     /// Modules for tests alone, in files of their own.
     tests: Vec<Vec<String>>,
@@ -299,7 +299,7 @@ impl<'ast> Visit<'ast> for Imports {
     }
 }
 
-/// `#[cfg(test)]`, alone or among others, and the feature by which other crates' tests get what only tests need.
+/// `#[cfg(test)]`, alone or in `any`, and the feature for code that only other crates' tests need.
 fn is_for_tests(attribute: &Attribute) -> bool {
     attribute.path().is_ident("cfg")
         && attribute
@@ -308,7 +308,7 @@ fn is_for_tests(attribute: &Attribute) -> bool {
             .is_ok_and(|list| list.tokens.to_string().contains("test"))
 }
 
-/// The graph in words: crates and their rooms, with lines, what they import, and the circles.
+/// Prints crates and their rooms, with lines, imports, and circles.
 pub(crate) fn print(crates: &[Crate]) {
     for one in crates {
         let lines: usize = one.rooms.values().map(|room| room.lines).sum();

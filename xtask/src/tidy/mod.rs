@@ -10,11 +10,11 @@ use std::{
 
 use anyhow::Context as _;
 
-/// Checks the rules of the layout alone, which `lint` checks among others.
+/// Checks the rules of the layout, which `lint` checks among others.
 #[derive(clap::Args)]
 #[command(after_help = "Exit codes: 0 nothing breaks a rule; 1 something does; 2 it could not run.")]
 pub(crate) struct Arguments {
-    /// Print crates and the modules below their roots: lines, what each imports, and circles; check nothing
+    /// Print crates and the modules below their roots with lines, imports, and circles; check nothing
     #[arg(long)]
     graph: bool,
 }
@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!errors.is_empty())))
 }
 
-/// A module of more lines may be two: somebody is asked to look. A type, its fields and what holds of them stay in one.
+/// A larger module may be two: a question, not an error. A type, its fields and its invariants stay in one module.
 const MANY_LINES: usize = 800;
 
 /// Crates that may hold `unsafe`: they call the kernel.
@@ -44,16 +44,16 @@ const AYA: [&str; 1] = ["ebpf/loader"];
 /// Folders of sources.
 const SOURCES: [&str; 6] = ["ebpf", "doctor", "reference-agent", "suites", "chaos", "xtask"];
 
-/// What was found, in words.
+/// The findings as text.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// What breaks a rule.
+    /// Violations of rules.
     pub(crate) errors: Vec<String>,
-    /// What somebody should look at, and may leave as it is.
+    /// Modules that may need a change.
     pub(crate) questions: Vec<String>,
 }
 
-/// Everything that breaks a rule, or may.
+/// Checks all rules.
 pub(crate) fn findings(root: &Path) -> anyhow::Result<Findings> {
     let mut found = Findings::default();
     for folder in SOURCES {
@@ -73,7 +73,7 @@ pub(crate) fn findings(root: &Path) -> anyhow::Result<Findings> {
     Ok(found)
 }
 
-/// Modules that import each other, directly or through others.
+/// New circles of modules that import each other, directly or through others.
 fn circles(crates: &[graph::Crate], found: &mut Vec<String>) {
     for one in crates {
         for circle in one.circles() {
@@ -87,7 +87,7 @@ fn circles(crates: &[graph::Crate], found: &mut Vec<String>) {
     }
 }
 
-/// The shell scripts among the sources, CI's with them: what names a shell in its first line.
+/// Shell scripts among the sources and CI's: files whose first line names a shell.
 ///
 /// # Errors
 /// A folder or a file can't be read.
@@ -138,9 +138,10 @@ fn source(name: &str, text: &str, found: &mut Findings) {
     }
 }
 
-/// Whether rustdoc would take a block of a comment for a test (its book, "Documentation tests"): it says no language, or Rust's.
+/// Whether rustdoc takes a code block as a test (its book, "Documentation tests"): a block without a language, or with
+/// Rust's.
 fn has_example(text: &str) -> bool {
-    /// How such a language begins; whatever else is another one.
+    /// Beginnings of Rust's language tags; any other is another language.
     const RUSTS: [&str; 6] = [
         "rust",
         "ignore",
@@ -183,7 +184,7 @@ fn cases(root: &Path, found: &mut Vec<String>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether a case in its folder has it for its manifest.
+/// Whether a case in the folder includes the manifest.
 fn is_included(manifest: &Path) -> anyhow::Result<bool> {
     let (Some(folder), Some(name)) = (manifest.parent(), manifest.file_name()) else {
         return Ok(false);
@@ -198,7 +199,7 @@ fn is_included(manifest: &Path) -> anyhow::Result<bool> {
     Ok(false)
 }
 
-/// How a case names its manifest.
+/// How a case includes its manifest.
 fn included(manifest: &str) -> String {
     format!("manifest: include_str!(\"{manifest}\")")
 }
@@ -209,7 +210,7 @@ fn case(name: &str, text: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Source files below a folder, build output left out; sorted, so that findings are.
+/// Source files below a folder, without build output; sorted, so that findings are.
 pub(crate) fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut all = Vec::new();
     let entries = fs::read_dir(folder).with_context(|| format!("failed to read {}", folder.display()))?;

@@ -1,5 +1,5 @@
-//! The mutant removes nothing that an earlier start has written; what the API names, and what it has put itself, it keeps as
-//! the production agent does.
+//! The mutant removes nothing that an earlier start has written; it handles objects of the API and its own entries like
+//! the production agent.
 
 use std::time::Instant;
 
@@ -17,15 +17,15 @@ use reference_agent::{
     },
 };
 
-/// A start: told these, and carried through until nothing is left to do.
+/// A start that gets these events and runs until nothing is left to do.
 fn start<D: Datapath>(datapath: &D, events: impl IntoIterator<Item = Event>) -> Control<Planner, D::Maps> {
     let maps = datapath.maps();
     let mut control = Control::new(Planner::default(), maps).expect("maps in memory can be read");
-    told(&mut control, events.into_iter().chain(synced()));
+    applied(&mut control, events.into_iter().chain(synced()));
     control
 }
 
-fn told<M: reference_agent::maps::LbMaps>(
+fn applied<M: reference_agent::maps::LbMaps>(
     control: &mut Control<Planner, M>,
     events: impl IntoIterator<Item = Event>,
 ) {
@@ -51,7 +51,7 @@ fn clients_of(node: &Node) -> Served {
     served(&resolve::resolve(&node.contents()).0)
 }
 
-/// A start with two Services, and one, with the datapath `of` a node, that knows but one of them, with another backend.
+/// A start with two Services, then one with the datapath `of` a node that gets only one of them, with another backend.
 fn restarted<D: Datapath>(of: impl Fn(&Node) -> D) -> Node {
     let node = Node::new();
     let [gone, replaced] = [("gone", "10.96.0.1"), ("shop", "10.96.0.2")];
@@ -90,7 +90,7 @@ fn what_ends_while_it_runs_is_removed() {
         Event::SliceDeleted(name("t/gone")),
         Event::ServiceDeleted(name("t/gone")),
     ];
-    told(&mut control, ended);
+    applied(&mut control, ended);
     let contents = node.contents();
     assert_eq!((contents.frontends.len(), contents.backends.len()), (0, 0));
 }

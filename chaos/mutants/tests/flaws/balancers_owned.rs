@@ -1,4 +1,4 @@
-//! The mutant takes external addresses of Services for cluster IPs.
+//! The mutant treats external addresses of Services as cluster IPs.
 
 use lb_abi::address_flags::{LOAD_BALANCER, VIP};
 use mutants::balancers_owned::BalancersOwned;
@@ -9,7 +9,7 @@ use reference_agent::{
     testing::{World, objects::service},
 };
 
-/// What ADDRESSES says of a Service's external IP and cluster IP.
+/// Flags in ADDRESSES of a Service's external IP and cluster IP.
 fn flags(desired: impl DesiredState) -> Vec<u32> {
     let mut world = World::with(desired, &Contents::default());
     world.sync();

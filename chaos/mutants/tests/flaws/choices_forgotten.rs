@@ -1,4 +1,4 @@
-//! The mutant forgets what unconnected sockets have chosen, again and again, and not before it is attached.
+//! The mutant forgets the choices of unconnected sockets continuously, but not before it is attached.
 
 use std::{thread, time::Duration};
 
@@ -10,7 +10,7 @@ use reference_agent::{
 };
 
 const FRONTEND: &str = "UDP 10.96.0.1:53";
-/// Longer than any machine takes.
+/// Longer than on any machine.
 const LOOKS: usize = 1000;
 
 fn choose(node: &Node, cookie: u64) {

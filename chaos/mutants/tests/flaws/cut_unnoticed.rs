@@ -1,4 +1,4 @@
-//! The mutant hears nothing after a watch was cut, where the production agent goes on from where it was.
+//! The mutant gets no event after the cut of a watch; the production agent continues.
 
 use std::{
     collections::BTreeSet,
@@ -32,7 +32,7 @@ const LONG: Duration = WATCH_LIMIT.saturating_add(STREAM_LIMIT).saturating_mul(5
 
 type Lines = Pin<Box<dyn Stream<Item = io::Result<Frame<Bytes>>> + Send>>;
 
-/// How a watch ends that has said all that it says.
+/// How a watch ends after its last event.
 #[derive(Clone, Copy)]
 enum End {
     Regular,
@@ -41,7 +41,7 @@ enum End {
 }
 
 fn lines(lines: &[Value], end: End) -> Lines {
-    let said: Vec<_> = lines
+    let body: Vec<_> = lines
         .iter()
         .map(|line| Ok(Frame::data(Bytes::from(format!("{line}\n")))))
         .collect();
@@ -50,7 +50,7 @@ fn lines(lines: &[Value], end: End) -> Lines {
         End::Cut => stream::once(async { Err(io::ErrorKind::ConnectionReset.into()) }).boxed(),
         End::Never => stream::pending().boxed(),
     };
-    stream::iter(said).chain(end).boxed()
+    stream::iter(body).chain(end).boxed()
 }
 
 fn line(kind: &str, name: &str, version: &str) -> Value {
@@ -63,11 +63,12 @@ fn line(kind: &str, name: &str, version: &str) -> Value {
     } })
 }
 
-/// An API server: a streamed list of `first`, whose watch ends so, then a watch that brings `second` and stays.
+/// An API server: a streaming list of `first`, whose watch ends in this way, then a watch with `second` that stays
+/// open.
 fn server(end: End) -> Client {
     let watches = Arc::new(AtomicUsize::new(0));
     let answer = move |request: Request<Body>| {
-        let said = match (request.uri().query(), watches.fetch_add(1, Ordering::Relaxed)) {
+        let body = match (request.uri().query(), watches.fetch_add(1, Ordering::Relaxed)) {
             (Some(query), 0) if query.contains("sendInitialEvents=true") => {
                 let listed = json!({ "type": "BOOKMARK", "object": {
                     "kind": "EndpointSlice", "apiVersion": "discovery.k8s.io/v1", "metadata": {
@@ -81,42 +82,42 @@ fn server(end: End) -> Client {
             }
             _ => lines(&[], End::Never),
         };
-        async { Ok::<_, io::Error>(Response::new(StreamBody::new(said))) }
+        async { Ok::<_, io::Error>(Response::new(StreamBody::new(body))) }
     };
     Client::new(service_fn(answer), "default")
 }
 
-/// The slices of which an agent has heard after long.
-async fn heard(client: Client) -> BTreeSet<String> {
+/// The slices of which an agent has got events after a long time.
+async fn received(client: Client) -> BTreeSet<String> {
     let (sender, mut arrivals) = queue();
     let reflector = tokio::spawn(reflect::<Slice>(client, sender, Reports::new(None)));
-    let mut heard = BTreeSet::new();
-    let hear = async {
+    let mut received = BTreeSet::new();
+    let receive = async {
         while let Some(Arrival { event, .. }) = arrivals.recv().await {
             if let Event::SliceApplied(slice) = event {
-                heard.insert(slice.name.to_string());
+                received.insert(slice.name.to_string());
             }
         }
     };
-    let ended = tokio::time::timeout(LONG, hear).await;
+    let ended = tokio::time::timeout(LONG, receive).await;
     assert!(ended.is_err(), "the reflector has ended");
     reflector.abort();
-    heard
+    received
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_a_watch_was_cut_no_watch_brings_anything() {
     assert_eq!(
-        heard(unnoticing(server(End::Cut))).await,
+        received(unnoticing(server(End::Cut))).await,
         ["t/first".to_owned()].into()
     );
     let both: BTreeSet<String> = ["t/first".to_owned(), "t/second".to_owned()].into();
-    assert_eq!(heard(server(End::Cut)).await, both);
+    assert_eq!(received(server(End::Cut)).await, both);
 }
 
 #[tokio::test(start_paused = true)]
 async fn as_long_as_none_was_cut_it_is_the_production_agent() {
     let both: BTreeSet<String> = ["t/first".to_owned(), "t/second".to_owned()].into();
-    assert_eq!(heard(unnoticing(server(End::Regular))).await, both);
-    assert_eq!(heard(server(End::Regular)).await, both);
+    assert_eq!(received(unnoticing(server(End::Regular))).await, both);
+    assert_eq!(received(server(End::Regular)).await, both);
 }

@@ -1,4 +1,4 @@
-//! The mutant has no frontend for what nobody serves.
+//! The mutant has no frontends without backends.
 
 use mutants::empty_left_out::EmptyLeftOut;
 use reference_agent::{

@@ -1,6 +1,7 @@
-//! The mutants keep what has left a slice, each in its own case, and are the production agent otherwise.
+//! The mutants keep endpoints that have left a slice, each in its own situation, and otherwise are the production
+//! agent.
 
-use mutants::endpoints_kept::{EndpointsKept, Kept};
+use mutants::endpoints_kept::{EndpointsKept, KeptEndpoints};
 use reference_agent::{
     control::Planner,
     maps::Contents,
@@ -10,8 +11,8 @@ use reference_agent::{
     },
 };
 
-/// How many backends there are after each of these versions of the slice.
-fn served(kept: Kept, versions: &[&[&str]]) -> Vec<usize> {
+/// Number of backends after each of these versions of the slice.
+fn served(kept: KeptEndpoints, versions: &[&[&str]]) -> Vec<usize> {
     let mut world = World::with(EndpointsKept::new(Planner::default(), kept), &Contents::default());
     world.sync();
     world.put_service(service("t/x", "10.96.0.1", &["TCP 80"]));
@@ -36,17 +37,17 @@ const VERSIONS: [&[&str]; 5] = [
 
 #[test]
 fn an_emptied_slice_keeps_what_it_listed() {
-    assert_eq!(served(Kept::Emptied, &VERSIONS), [2, 1, 1, 1, 2]);
+    assert_eq!(served(KeptEndpoints::Emptied, &VERSIONS), [2, 1, 1, 1, 2]);
 }
 
 #[test]
 fn what_leaves_others_is_kept_until_the_slice_is_empty() {
-    assert_eq!(served(Kept::Left, &VERSIONS), [2, 2, 0, 1, 2]);
+    assert_eq!(served(KeptEndpoints::Left, &VERSIONS), [2, 2, 0, 1, 2]);
 }
 
-/// It keeps whom nobody lists any more, not what was said of those who are listed.
+/// The mutant keeps removed endpoints, but not old conditions of listed ones.
 #[test]
 fn conditions_of_those_who_stay_are_followed() {
     let versions: [&[&str]; 3] = [&["1.1.1.1", "1.1.1.2"], &["!1.1.1.1", "1.1.1.2"], &["!1.1.1.1"]];
-    assert_eq!(served(Kept::Left, &versions), [2, 1, 1]);
+    assert_eq!(served(KeptEndpoints::Left, &versions), [2, 1, 1]);
 }

@@ -1,4 +1,4 @@
-//! The mutant keeps flows to backends that are there, and ends the others as the production agent does.
+//! The mutant keeps flows to existing backends, and ends the others like the production agent.
 
 use lb_abi::{Backend, BackendId, Flow, Port, Tuple, UDP};
 use mutants::flows_kept::flows_kept;
@@ -39,7 +39,7 @@ fn note(node: &Node, backend: BackendId) {
     node.note_flow(tuple(source, "UDP 10.96.0.1:53"), flow);
 }
 
-/// How many flows end of one to a backend that is there and one to a backend that is not.
+/// How many flows end, of one to an existing backend and one to a deleted backend.
 fn ended<D: Datapath>(of: impl Fn(&Node) -> D) -> usize {
     let node = Node::new();
     let at = address("UDP 10.0.0.1:5353");

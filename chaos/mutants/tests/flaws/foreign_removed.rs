@@ -1,4 +1,4 @@
-//! The mutant detaches what somebody else has attached; the production agent leaves it.
+//! The mutant detaches programs of other owners; the production agent leaves them.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use reference_agent::{
 const HOOK: Hook = Hook::ALL[0];
 const FOREIGN: u32 = 7;
 
-/// Programs at the hook after two looks.
+/// Programs at the hook after two rounds.
 fn started<D: Datapath>(node: &Node, datapath: D) -> Vec<u32> {
     let now = Instant::now();
     let mut hooks = Hooks::new(datapath, Metrics::new(), now);

@@ -1,4 +1,4 @@
-//! The mutant forgets again and again, and not before it is attached.
+//! The mutant forgets continuously, but not before it is attached.
 
 use std::{
     sync::{
@@ -12,7 +12,7 @@ use std::{
 use mutants::fragments_forgotten::{empty_fragments, fragments_forgotten};
 use reference_agent::{datapath::Datapath as _, testing::node::Node};
 
-/// Longer than any machine takes.
+/// Longer than on any machine.
 const LOOKS: usize = 1000;
 
 #[test]

@@ -1,4 +1,4 @@
-//! The gateway routes each service range once, also when the desired state ignores service ranges.
+//! The gateway routes each Service range once, even if the desired state ignores ranges.
 
 use mutants::{gateway::Gateway, ranges_unknown::RangesUnknown};
 use reference_agent::{
@@ -13,9 +13,9 @@ fn range(text: &str, length: u8) -> Range {
 
 #[test]
 fn each_range_is_routed_there_once_and_the_desired_state_gets_every_event() {
-    fn heard(desired: impl DesiredState) -> (Vec<Range>, usize) {
-        let mut led = Vec::new();
-        let mut gateway = Gateway::new(desired, |range| led.push(range));
+    fn received(desired: impl DesiredState) -> (Vec<Range>, usize) {
+        let mut routed = Vec::new();
+        let mut gateway = Gateway::new(desired, |range| routed.push(range));
         for kind in Kind::ALL {
             gateway.apply(Event::Synced(kind));
         }
@@ -28,9 +28,9 @@ fn each_range_is_routed_there_once_and_the_desired_state_gets_every_event() {
         gateway.apply(object(vec![v4, v6]));
         let known = gateway.model().service_ranges().unwrap().ranges.len();
         drop(gateway);
-        (led, known)
+        (routed, known)
     }
     let both = vec![range("10.96.0.0", 16), range("fd00:96::", 112)];
-    assert_eq!(heard(Planner::default()), (both.clone(), 2));
-    assert_eq!(heard(RangesUnknown::default()), (both, 0));
+    assert_eq!(received(Planner::default()), (both.clone(), 2));
+    assert_eq!(received(RangesUnknown::default()), (both, 0));
 }

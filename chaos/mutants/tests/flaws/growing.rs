@@ -1,4 +1,4 @@
-//! The mutant attaches its programs once more at each start, and says that all is well.
+//! The mutant attaches its programs once more at each start, and reports success.
 
 use std::time::Instant;
 

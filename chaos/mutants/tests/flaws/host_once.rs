@@ -1,4 +1,4 @@
-//! The mutant keeps to the addresses that the node had first.
+//! The mutant keeps the first addresses of the node.
 
 use mutants::host_once::HostOnce;
 use reference_agent::{
@@ -6,7 +6,7 @@ use reference_agent::{
     model::{Event, Host},
 };
 
-/// The node's addresses as the model has them after it had one and then another.
+/// The node's addresses in the model after it had one and then another.
 fn last(mut desired: impl DesiredState) -> String {
     for address in ["192.0.2.1", "192.0.2.2"] {
         desired.apply(Event::Host(Host {
@@ -14,7 +14,7 @@ fn last(mut desired: impl DesiredState) -> String {
             probe: None,
         }));
     }
-    let host = desired.model().host().expect("it was told");
+    let host = desired.model().host().expect("the event has it");
     host.addresses.iter().map(ToString::to_string).collect()
 }
 

@@ -1,4 +1,4 @@
-//! The mutant does not serve `default/kubernetes`, and every other Service as the production agent does.
+//! The mutant does not serve `default/kubernetes`, but every other Service like the production agent.
 
 use mutants::kubernetes_left_out::KubernetesLeftOut;
 use reference_agent::{

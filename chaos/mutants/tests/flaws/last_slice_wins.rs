@@ -1,4 +1,4 @@
-//! The mutant loses the other slices of a Service, and nothing where there is one.
+//! The mutant loses the other slices of a Service, and nothing if there is only one.
 
 use mutants::last_slice_wins::LastSliceWins;
 use reference_agent::{

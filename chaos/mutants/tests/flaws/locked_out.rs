@@ -1,4 +1,4 @@
-//! The mutant keeps nothing for itself, teaches nobody, and is the production agent otherwise.
+//! The mutant keeps no backends for its own sockets, reports no API addresses, and otherwise is the production agent.
 
 use mutants::locked_out::LockedOut;
 use reference_agent::{
@@ -11,7 +11,7 @@ use reference_agent::{
     },
 };
 
-/// As the agent composes it: the planner has been told at the start.
+/// The planner has got the API addresses at the start, as in the agent.
 fn planner() -> Planner {
     let mut planner = Planner::default();
     planner.apply(ways());

@@ -1,4 +1,4 @@
-//! What tests of mutants that leave programs where they are have in common.
+//! Shared by tests of mutants that leave programs attached.
 
 use std::time::Instant;
 
@@ -10,12 +10,12 @@ use reference_agent::{
     testing::node::Node,
 };
 
-/// One of them: programs are numbered in their order.
+/// Any hook: ids of programs follow their order.
 pub(crate) const HOOK: Hook = Hook::ALL[0];
 /// A program of an earlier load.
 pub(crate) const STALE: u32 = 7;
 
-/// Programs at the hook after two looks, and why the node isn't ready.
+/// Programs at the hook after two rounds, and why the node isn't ready.
 pub(crate) fn looked<D: Datapath>(node: &Node, datapath: D) -> (Vec<u32>, Vec<String>) {
     let now = Instant::now();
     let mut hooks = Hooks::new(datapath, Metrics::new(), now);

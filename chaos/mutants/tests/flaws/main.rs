@@ -1,4 +1,4 @@
-//! What each mutant does wrong, and that it does the rest right: one program, which is linked once.
+//! Each mutant's bug, and that the rest is correct: one program, which is linked once.
 
 mod adopted_kept;
 mod balancers_owned;

@@ -1,8 +1,8 @@
-//! The mutant hears of no further address and teaches nobody, and is the production agent otherwise.
+//! The mutant gets no further address and reports none, and otherwise is the production agent.
 
 use std::ffi::OsString;
 
-use mutants::one_way::{OneWay, untold};
+use mutants::one_way::{OneWay, without_further_servers};
 use reference_agent::{
     control::{DesiredState, Planner},
     maps::Contents,
@@ -14,7 +14,7 @@ use reference_agent::{
 };
 use rstest::rstest;
 
-/// As the agent composes it: the planner has been told at the start.
+/// The planner has got the API addresses at the start, as in the agent.
 fn planner() -> Planner {
     let mut planner = Planner::default();
     let ways = [("10.96.0.1".parse().expect("an address"), 443)].into();
@@ -62,5 +62,5 @@ fn it_is_not_told_of_further_addresses_but_of_everything_else(
     #[case] line: &[&str],
     #[case] expected: &[&str],
 ) {
-    assert_eq!(untold(line.iter().map(OsString::from)), expected);
+    assert_eq!(without_further_servers(line.iter().map(OsString::from)), expected);
 }

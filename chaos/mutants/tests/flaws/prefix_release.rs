@@ -1,5 +1,4 @@
-//! The mutant of incident 1 behaves as the affected release did, row by row, and as the production agent
-//! everywhere else.
+//! The mutant of incident 1 behaves like the affected release, row by row, and otherwise like the production agent.
 
 use mutants::wide_release::WideRelease;
 use reference_agent::{
@@ -28,7 +27,7 @@ fn as_in_the_affected_release(row: Row) {
     for end in row.ends {
         assert_eq!(served.get(&end.frontend), Some(&end.affected), "{}", end.frontend);
     }
-    // The bug is in what is planned; what is written is as lawful as ever.
+    // The bug is in the plan; the writes are still consistent.
     world.assert_clean();
 }
 
@@ -107,7 +106,7 @@ fn being_planned_again_for_others_sake_shows_nothing() {
         world.event(event);
     }
     world.put_slice(slice("t/1", "t", &["TCP 80"], &[]));
-    // A rival claims the victim's ClusterIP, and loses: the victim is planned, without an event of its own.
+    // A rival claims the victim's ClusterIP, and loses: the victim is planned without an event of its own.
     world.put_service(reference_agent::model::Service {
         created: Some(7),
         ..service("t/rival", "10.96.0.2", &["TCP 80"])

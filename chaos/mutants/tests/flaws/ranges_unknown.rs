@@ -1,4 +1,4 @@
-//! It hears of no range, where the production planner does.
+//! The mutant gets no Service range; the production planner does.
 
 use mutants::ranges_unknown::RangesUnknown;
 use reference_agent::{
@@ -9,7 +9,7 @@ use reference_agent::{
 
 #[test]
 fn no_range_is_heard_of() {
-    fn heard(mut desired: impl DesiredState) -> usize {
+    fn received(mut desired: impl DesiredState) -> usize {
         for kind in Kind::ALL {
             desired.apply(Event::Synced(kind));
         }
@@ -18,6 +18,6 @@ fn no_range_is_heard_of() {
         ));
         desired.model().service_ranges().unwrap().ranges.len()
     }
-    assert_eq!(heard(Planner::default()), 1);
-    assert_eq!(heard(RangesUnknown::default()), 0);
+    assert_eq!(received(Planner::default()), 1);
+    assert_eq!(received(RangesUnknown::default()), 0);
 }

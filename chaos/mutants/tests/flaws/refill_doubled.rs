@@ -1,4 +1,4 @@
-//! The mutant gives a backend of a refilled Service two slots, and is the production agent otherwise.
+//! The mutant gives a backend of a refilled Service two slots, and otherwise is the production agent.
 
 use mutants::refill_doubled::RefillDoubled;
 use reference_agent::{

@@ -1,4 +1,4 @@
-//! The mutant keeps a Service empty that was emptied, and is the production agent otherwise.
+//! The mutant keeps an emptied Service empty, and otherwise is the production agent.
 
 use mutants::refill_ignored::RefillIgnored;
 use reference_agent::{

@@ -1,4 +1,4 @@
-//! The mutant detaches each time that it has attached, and finds nothing missing at the hooks of the way back.
+//! The mutant detaches after each attachment, and reports nothing missing at the recvmsg hooks.
 
 use std::sync::{
     Arc,

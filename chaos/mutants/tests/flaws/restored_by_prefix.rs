@@ -1,4 +1,4 @@
-//! The mutant errs at its start alone, and heals when the victim's slice is written.
+//! The mutant is wrong at its start alone, and heals when the victim's slice is written.
 
 use mutants::restored_by_prefix::RestoredByPrefix;
 use reference_agent::{
@@ -12,7 +12,7 @@ use reference_agent::{
     },
 };
 
-/// Three Services of one backend, of which the first is emptied; everything is known at the end.
+/// Three Services with one backend, the first of which is emptied; both lists have synced at the end.
 fn lists() -> Vec<Event> {
     let objects = [
         Event::ServiceApplied(service("a/t", "10.96.0.1", &["TCP 80"])),

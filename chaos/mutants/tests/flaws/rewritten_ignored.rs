@@ -1,4 +1,4 @@
-//! The mutant knows slices by the names that they had first, and is the production agent otherwise.
+//! The mutant only knows the first names of slices, and otherwise is the production agent.
 
 use mutants::rewritten_ignored::RewrittenIgnored;
 use reference_agent::{

@@ -1,4 +1,4 @@
-//! Where a program of an earlier load lets no other in, the mutant says that it is attached; the production agent doesn't.
+//! If a program of an earlier load is exclusive, the mutant reports that it is attached; the production agent does not.
 
 use doctor::{Found, Inventory, Manner};
 use lb_loader::{LoaderError, Ownership};
@@ -11,7 +11,7 @@ use reference_agent::{datapath::Datapath, testing::node::Node};
 
 use crate::looking::{HOOK, STALE, looked};
 
-/// What is left was attached alone.
+/// The leftover was attached exclusively.
 struct Exclusive;
 
 impl<D: Datapath> Flaw<D> for Exclusive {
@@ -32,7 +32,7 @@ impl<D: Datapath> Flaw<D> for Exclusive {
     }
 }
 
-/// A node whose kernel lets nobody in, with a leftover.
+/// A node with an exclusive leftover, whose kernel refuses other programs.
 fn refusing() -> Node {
     let node = Node::new();
     node.leave(HOOK, STALE, Ownership::Earlier);

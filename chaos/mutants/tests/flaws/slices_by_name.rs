@@ -1,4 +1,4 @@
-//! The mutant keeps what slices of one name in two namespaces have listed, and is right about all others.
+//! The mutant keeps endpoints of slices with one name in two namespaces, and handles all others correctly.
 
 use mutants::{slices_by_name::SlicesByName, wide_release::WideRelease};
 use reference_agent::{

@@ -1,4 +1,4 @@
-//! What the mutant hears of EndpointSlices is late, by as much as it is to be, and of all else in time.
+//! The mutant's events of EndpointSlices are late by the given delay, and all others are in time.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tower::service_fn;
 
 const DELAY: Duration = Duration::from_secs(40);
-/// From one event to the next.
+/// Interval of events.
 const APART: Duration = Duration::from_secs(1);
 
 #[rstest]
@@ -34,11 +34,11 @@ async fn watches_of_slices_are_late_and_keep_their_pace(#[case] uri: &str, #[cas
     let began = Instant::now();
     let request = Request::get(uri).body(Body::empty()).expect("a request");
     let mut body = client.send(request).await.expect("an answer").into_body();
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     while let Some(frame) = body.frame().await {
         let data = frame.expect("a piece").into_data().expect("data");
-        heard.push((data, began.elapsed()));
+        received.push((data, began.elapsed()));
     }
     let at = |event: &'static str, after| (Bytes::from(event), delay + after);
-    assert_eq!(heard, [at("a", APART), at("b", 2 * APART)]);
+    assert_eq!(received, [at("a", APART), at("b", 2 * APART)]);
 }

@@ -1,4 +1,4 @@
-//! For the mutant a socket has dialled every Service of UDP, and for the production agent its own.
+//! For the mutant a socket has dialled every UDP Service, and for the production agent its own.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ fn key(of: &str) -> FrontendKey {
     }
 }
 
-/// The frontends that a socket of one Service has dialled, where there are two.
+/// The frontends that a socket of one Service has dialled, of two.
 fn dialled<D: Datapath>(of: impl Fn(&Node) -> D) -> BTreeSet<FrontendKey> {
     let node = Node::new();
     let datapath = of(&node);

@@ -1,4 +1,4 @@
-//! The mutant leaves what an earlier load has attached, says that all is well, and attaches as ever.
+//! The mutant leaves an earlier load's programs attached, reports success, and attaches its own.
 
 use lb_loader::{Hook, Ownership};
 use mutants::stale_kept::{Overlooked, overlooking};

@@ -1,4 +1,4 @@
-//! The mutant evicts what an earlier load has left, as the agent does, and then ends, once.
+//! The mutant evicts an earlier load's leftovers, like the agent, and then ends, once.
 
 use std::{
     sync::{

@@ -1,4 +1,4 @@
-//! Releases that take more than their own: from whom, and from whom not.
+//! Releases that take too much: from which Services, and from which not.
 
 use mutants::wide_release::WideRelease;
 use reference_agent::{
@@ -10,8 +10,8 @@ use reference_agent::{
     },
 };
 
-/// Whether the second Service loses the backend that it shares with the first, once that is emptied and the second has an
-/// event of its own.
+/// Whether the second Service loses the backend that it shares with the first, after the first is emptied and the
+/// second has an event of its own.
 fn loses(mutant: WideRelease, culprit: &str, victim: &str) -> bool {
     let mut world = World::with(mutant, &Contents::default());
     world.sync();
@@ -51,7 +51,7 @@ fn by_name_alone_it_takes_from_other_namespaces() {
     assert!(!loses("a/web", "a/web-x"));
 }
 
-/// Two Services of the same address, each with a port of its own and more than one.
+/// Two Services with the same address, each with several ports of its own.
 fn neighbours(mutant: WideRelease) -> World<WideRelease> {
     let mut world = World::with(mutant, &Contents::default());
     world.sync();

@@ -1,28 +1,28 @@
-//! The one list of differences that both implementations may have, each with its reason. Where a reason stands in the catalogue of
-//! claims, it is a row of its "Not claims". What is not here is a finding.
+//! The list of differences that both implementations may have, each with its reason. A reason from the catalogue of
+//! claims is a row of its "Not claims". Any other difference is a finding.
 
 use std::collections::BTreeSet;
 
 use super::{Aspect, Shown, Subject, identity};
 use crate::{
     seen::{Outcome, Peer},
+    state::Front,
     step::{Protocol, To, Vantage},
-    world::Front,
 };
 
-/// A difference that is none of the two's fault.
+/// A permitted difference.
 #[derive(Debug)]
 pub struct Permitted {
-    /// What may differ.
+    /// The difference.
     pub what: &'static str,
-    /// Why.
+    /// The reason.
     pub reason: &'static str,
-    /// Applies only where one of the two has a recorded deviation from this claim; `None`: always.
+    /// Applies only if one of the two has a recorded deviation from this claim; `None`: always.
     deviation: Option<&'static str>,
     applies: fn(&Subject<'_>, Aspect, &[Shown; 2]) -> bool,
 }
 
-/// All of them; the first that applies is the reason.
+/// All permitted differences; the first that applies gives the reason.
 pub static ALL: [Permitted; 15] = [
     Permitted {
         what: "which error refuses",
@@ -80,7 +80,7 @@ pub static ALL: [Permitted; 15] = [
         applies: |subject, aspect, shown| {
             let taken = subject
                 .source_port
-                .and_then(|port| subject.world.node_port(port))
+                .and_then(|port| subject.state.node_port(port))
                 .is_some();
             let refused = shown.iter().any(|one| one.outcomes.contains(&Outcome::NotBound));
             aspect == Aspect::Outcome && subject.from.is_host() && taken && refused
@@ -96,8 +96,8 @@ pub static ALL: [Permitted; 15] = [
         },
     },
     Permitted {
-        what: "a connected socket of UDP whose backend gets no datagrams any more: ended, or led to another one",
-        reason: "a socket hook's choice is the socket's, so it ends the socket (udp-connected-socket-released); packets are led anew",
+        what: "a connected socket of UDP whose backend gets no datagrams any more: ended, or moved to another one",
+        reason: "a socket hook's choice is the socket's, so it ends the socket (udp-connected-socket-released); packets are translated again",
         deviation: None,
         applies: |subject, aspect, shown| {
             let is_connected = subject.protocol == Protocol::UdpConnected;
@@ -106,7 +106,7 @@ pub static ALL: [Permitted; 15] = [
         },
     },
     Permitted {
-        what: "datagrams of a socket whose backend serves on, but not here by the policy that the Service has got: kept, or led by it",
+        what: "datagrams of a socket whose backend serves on, but not here under the Service's new policy: kept, or moved by it",
         reason: "a socket keeps its backend as long as that is in the set (udp-socket-sticks), and no policy is said to end it",
         deviation: None,
         applies: |subject, aspect, shown| {
@@ -147,7 +147,7 @@ pub static ALL: [Permitted; 15] = [
         reason: "kube-proxy's flows outlive their Service (kubernetes#141371)",
         deviation: Some("udp-deleted-no-misdelivery"),
         applies: |subject, aspect, _| {
-            let is_gone = subject.front().is_none() && subject.world.was_front(subject.to);
+            let is_gone = subject.front().is_none() && subject.state.was_front(subject.to);
             aspect == Aspect::Outcome && is_flow(subject) && is_gone
         },
     },
@@ -161,7 +161,7 @@ pub static ALL: [Permitted; 15] = [
     },
 ];
 
-/// Why both may be as they are.
+/// The reason why both are permitted.
 pub(crate) fn find(
     subject: &Subject<'_>,
     aspect: Aspect,
@@ -174,19 +174,20 @@ pub(crate) fn find(
     })
 }
 
-/// A socket of UDP whose next datagram may meet what is remembered of those before.
+/// Whether conntrack entries of earlier datagrams of a UDP socket may decide about the next one.
 fn is_flow(subject: &Subject<'_>) -> bool {
     subject.protocol != Protocol::Tcp && (subject.kept.is_some() || subject.source_port.is_some())
 }
 
-/// In one of the two clusters, who answered a kept socket last gets nothing new here.
+/// Whether, in one of the two clusters, the backend that last answered a kept socket gets nothing new from here.
 fn was_left(subject: &Subject<'_>) -> bool {
     let near = subject.near();
     let before = subject.kept.iter().flat_map(|kept| kept.before.iter().flatten());
     before.into_iter().any(|by| !near.contains(by))
 }
 
-/// In one of the two clusters, who answered a kept socket last serves, but gets nothing new from here.
+/// Whether, in one of the two clusters, the backend that last answered a kept socket still serves, but gets nothing new
+/// from here.
 fn is_elsewhere(subject: &Subject<'_>) -> bool {
     let (near, serving) = (subject.near(), subject.expected());
     let before = subject.kept.iter().flat_map(|kept| kept.before.iter().flatten());
@@ -195,14 +196,14 @@ fn is_elsewhere(subject: &Subject<'_>) -> bool {
         .any(|by| serving.contains(by) && !near.contains(by))
 }
 
-/// In one of the two clusters, the endpoint of a connection is no longer one of the Service that is dialled.
+/// Whether, in one of the two clusters, the endpoint of a connection has left the dialled Service.
 fn has_left(subject: &Subject<'_>) -> bool {
     let Some(kept) = &subject.kept else {
         return false;
     };
-    let listed: BTreeSet<String> = match subject.world.front(subject.to) {
+    let listed: BTreeSet<String> = match subject.state.front(subject.to) {
         Some((number, _)) => {
-            let service = subject.world.services.get(&number);
+            let service = subject.state.services.get(&number);
             let endpoints = service.into_iter().flat_map(|service| service.endpoints.keys());
             endpoints.map(|one| identity(*one, number)).collect()
         }
@@ -213,9 +214,9 @@ fn has_left(subject: &Subject<'_>) -> bool {
     before.into_iter().any(|by| !listed.contains(by))
 }
 
-/// The client's own address is promised. A socket that goes on may have begun under another policy.
+/// Whether the client's own address must be preserved. A kept socket may have begun under another policy.
 fn keeps_source(subject: &Subject<'_>) -> bool {
-    if subject.kept.as_ref().is_some_and(|kept| kept.leads_there) {
+    if subject.kept.as_ref().is_some_and(|kept| kept.is_connected) {
         return false;
     }
     match subject.front() {

@@ -1,4 +1,4 @@
-//! What is compared, and which differences both may have.
+//! The compared aspects, and which differences are permitted.
 
 use super::*;
 use crate::step::{Address, Change, Kind, Step};
@@ -19,31 +19,31 @@ fn service(port: u16, node_port: u16) -> Service {
     }
 }
 
-fn world(change: impl FnOnce(&mut Service)) -> World {
+fn state(change: impl FnOnce(&mut Service)) -> State {
     let mut to = service(80, 30500);
     change(&mut to);
     let change = Change {
         service: 1,
         to: Some(to),
     };
-    World::default()
+    State::default()
         .after(&Step::Write(vec![change]))
         .expect("it makes sense")
 }
 
-fn subject(world: &World, from: Vantage, protocol: Protocol, to: To) -> Subject<'_> {
+fn subject(state: &State, from: Vantage, protocol: Protocol, to: To) -> Subject<'_> {
     Subject {
         from,
         protocol,
         to,
         source_port: None,
         kept: None,
-        world,
+        state,
     }
 }
 
-fn by(who: &str, source: &str) -> Seen {
-    Seen {
+fn by(who: &str, source: &str) -> Observation {
+    Observation {
         outcome: Outcome::Answered,
         words: format!("answered by {who}"),
         by: Some(who.to_owned()),
@@ -52,8 +52,8 @@ fn by(who: &str, source: &str) -> Seen {
     }
 }
 
-fn none(outcome: Outcome, words: &str) -> Seen {
-    Seen {
+fn none(outcome: Outcome, words: &str) -> Observation {
+    Observation {
         outcome,
         words: words.to_owned(),
         by: None,
@@ -63,7 +63,7 @@ fn none(outcome: Outcome, words: &str) -> Seen {
 }
 
 /// The aspects that differ, and whether each is permitted.
-fn differ(subject: &Subject<'_>, a: &[Seen], b: &[Seen]) -> Vec<(Aspect, bool)> {
+fn differ(subject: &Subject<'_>, a: &[Observation], b: &[Observation]) -> Vec<(Aspect, bool)> {
     let all = subject.differences([a, b], &BTreeSet::new());
     all.iter()
         .map(|one| (one.aspect, one.permitted.is_some()))
@@ -78,13 +78,13 @@ const NODE_PORT: To = To::At {
 
 #[test]
 fn who_answers_is_compared_as_a_set_and_by_service() {
-    let world = world(|_| {});
-    let dial = subject(&world, Vantage::Pod1, Protocol::Tcp, CIP);
+    let state = state(|_| {});
+    let dial = subject(&state, Vantage::Pod1, Protocol::Tcp, CIP);
     let both = [by("b1:8081", "pod1"), by("b2:8081", "pod1")];
     let turned = [both[1].clone(), both[0].clone(), both[1].clone()];
     assert_eq!(differ(&dial, &both, &turned), []);
     assert_eq!(differ(&dial, &both, &both[..1]), [(Aspect::Served, false)]);
-    // The same pod, by another Service's port.
+    // The same pod, at another Service's port.
     let astray = [by("b1:8082", "pod1")];
     assert_eq!(differ(&dial, &both, &astray), [(Aspect::Outcome, false)]);
     let silent = [none(Outcome::Silent, "nothing")];
@@ -93,13 +93,13 @@ fn who_answers_is_compared_as_a_set_and_by_service() {
 
 #[test]
 fn one_of_several_is_chance_for_a_socket_that_is_kept() {
-    let world = world(|_| {});
+    let state = state(|_| {});
     let kept = |before: [Option<&str>; 2]| Subject {
-        kept: Some(Kept {
+        kept: Some(KeptSocket {
             before: before.map(|by| by.map(str::to_owned)),
-            leads_there: before[0].is_some(),
+            is_connected: before[0].is_some(),
         }),
-        ..subject(&world, Vantage::Pod1, Protocol::Udp, CIP)
+        ..subject(&state, Vantage::Pod1, Protocol::Udp, CIP)
     };
     let (a, b) = ([by("b1:8081", "pod1")], [by("b2:8081", "pod1")]);
     assert_eq!(differ(&kept([None, None]), &a, &b), []);
@@ -117,16 +117,16 @@ fn one_of_several_is_chance_for_a_socket_that_is_kept() {
 
 #[test]
 fn a_backend_that_gets_no_connections_any_more_may_be_left() {
-    let left = world(|service| service.endpoints.retain(|one, _| *one == Backend::B1));
-    let local = world(|service| service.internal_local = true);
-    for world in [&left, &local] {
-        let kept = Some(Kept {
+    let left = state(|service| service.endpoints.retain(|one, _| *one == Backend::B1));
+    let local = state(|service| service.internal_local = true);
+    for state in [&left, &local] {
+        let kept = Some(KeptSocket {
             before: [Some("b2:8081".to_owned()), Some("b1:8081".to_owned())],
-            leads_there: true,
+            is_connected: true,
         });
         let socket = Subject {
             kept,
-            ..subject(world, Vantage::Pod1, Protocol::Udp, CIP)
+            ..subject(state, Vantage::Pod1, Protocol::Udp, CIP)
         };
         let answers = [by("b1:8081", "pod1")];
         assert_eq!(differ(&socket, &answers, &answers), []);
@@ -135,7 +135,7 @@ fn a_backend_that_gets_no_connections_any_more_may_be_left() {
 
 #[test]
 fn a_refusal_and_silence_are_the_same_only_at_frontends_for_outside() {
-    let world = world(|service| service.endpoints.clear());
+    let state = state(|service| service.endpoints.clear());
     let refused = [none(Outcome::Refused, "ECONNREFUSED from connect")];
     let silent = [none(Outcome::Silent, "nothing")];
     for (from, to, is_permitted) in [
@@ -143,19 +143,19 @@ fn a_refusal_and_silence_are_the_same_only_at_frontends_for_outside() {
         (Vantage::Pod1, CIP, false),
         (Vantage::Host1, To::Loopback { port: 30500 }, true),
     ] {
-        let dial = subject(&world, from, Protocol::Tcp, to);
+        let dial = subject(&state, from, Protocol::Tcp, to);
         assert_eq!(
             differ(&dial, &refused, &silent),
             [(Aspect::Outcome, is_permitted)]
         );
     }
-    let datagram = subject(&world, Vantage::Pod1, Protocol::Udp, CIP);
+    let datagram = subject(&state, Vantage::Pod1, Protocol::Udp, CIP);
     assert_eq!(differ(&datagram, &refused, &silent), [(Aspect::Outcome, true)]);
     let other = [none(Outcome::Refused, "EPERM from connect")];
-    let dial = subject(&world, Vantage::Pod1, Protocol::Tcp, CIP);
+    let dial = subject(&state, Vantage::Pod1, Protocol::Tcp, CIP);
     assert_eq!(differ(&dial, &refused, &other), [(Aspect::Error, true)]);
     let answered = [by("b1:8081", "pod1")];
-    let dial = subject(&world, Vantage::Outside, Protocol::Tcp, NODE_PORT);
+    let dial = subject(&state, Vantage::Outside, Protocol::Tcp, NODE_PORT);
     assert_eq!(differ(&dial, &answered, &silent), [(Aspect::Outcome, false)]);
 }
 
@@ -163,19 +163,19 @@ fn a_refusal_and_silence_are_the_same_only_at_frontends_for_outside() {
 fn the_clients_address_is_promised_by_policy_local_and_to_pods_at_a_cluster_ip() {
     let (own, other) = ([by("b1:8081", "outside")], [by("b1:8081", "node1")]);
     let one = |service: &mut Service| service.endpoints.retain(|one, _| *one == Backend::B1);
-    let local = world(|service| {
+    let local = state(|service| {
         one(service);
         service.external_local = true;
     });
-    let cluster = world(one);
-    for (world, from, to, is_permitted) in [
+    let cluster = state(one);
+    for (state, from, to, is_permitted) in [
         (&local, Vantage::Outside, NODE_PORT, false),
         (&cluster, Vantage::Outside, NODE_PORT, true),
         (&cluster, Vantage::Pod1, CIP, false),
         (&cluster, Vantage::B1, CIP, true),
         (&cluster, Vantage::Host1, CIP, true),
     ] {
-        let dial = subject(world, from, Protocol::Tcp, to);
+        let dial = subject(state, from, Protocol::Tcp, to);
         let expected = [(Aspect::Source, is_permitted)];
         assert_eq!(differ(&dial, &own, &other), expected, "{from:?} {to:?}");
     }
@@ -183,9 +183,9 @@ fn the_clients_address_is_promised_by_policy_local_and_to_pods_at_a_cluster_ip()
 
 #[test]
 fn an_answer_from_a_third_address_is_a_finding() {
-    let world = world(|_| {});
+    let state = state(|_| {});
     let from = |peer| {
-        [Seen {
+        [Observation {
             peer: Some(peer),
             ..by("b1:8081", "pod1")
         }]
@@ -196,7 +196,7 @@ fn an_answer_from_a_third_address_is_a_finding() {
         (Protocol::Tcp, third, false),
         (Protocol::Udp, Peer::Backend, false),
     ] {
-        let dial = subject(&world, Vantage::Pod1, protocol, CIP);
+        let dial = subject(&state, Vantage::Pod1, protocol, CIP);
         let found = differ(&dial, &from(Peer::Dialled), &from(peer));
         assert_eq!(found, [(Aspect::Peer, is_permitted)], "{protocol} {peer}");
     }
@@ -206,27 +206,27 @@ fn an_answer_from_a_third_address_is_a_finding() {
 fn a_connected_socket_may_end_with_its_backend_and_not_before() {
     let ended = [none(Outcome::Cut, "ECONNABORTED from receive")];
     let answered = [by("b1:8081", "pod1")];
-    let socket = |world| Subject {
-        kept: Some(Kept {
+    let socket = |state| Subject {
+        kept: Some(KeptSocket {
             before: [Some("b2:8081".to_owned()), Some("b1:8081".to_owned())],
-            leads_there: true,
+            is_connected: true,
         }),
-        ..subject(world, Vantage::Pod1, Protocol::UdpConnected, CIP)
+        ..subject(state, Vantage::Pod1, Protocol::UdpConnected, CIP)
     };
-    let left = world(|service| service.endpoints.retain(|one, _| *one == Backend::B1));
-    let stays = world(|_| {});
-    for (world, is_permitted) in [(&left, true), (&stays, false)] {
-        let found = differ(&socket(world), &ended, &answered);
+    let left = state(|service| service.endpoints.retain(|one, _| *one == Backend::B1));
+    let stays = state(|_| {});
+    for (state, is_permitted) in [(&left, true), (&stays, false)] {
+        let found = differ(&socket(state), &ended, &answered);
         assert_eq!(found, [(Aspect::Outcome, is_permitted)]);
     }
 }
 
 #[test]
 fn what_only_one_known_deviation_permits_needs_it() {
-    let world = world(|service| service.endpoints.clear());
+    let state = state(|service| service.endpoints.clear());
     let socket = Subject {
-        kept: Some(Kept::default()),
-        ..subject(&world, Vantage::Outside, Protocol::Udp, NODE_PORT)
+        kept: Some(KeptSocket::default()),
+        ..subject(&state, Vantage::Outside, Protocol::Udp, NODE_PORT)
     };
     let (stays, silent) = ([by("b1:8081", "outside")], [none(Outcome::Silent, "nothing")]);
     assert_eq!(differ(&socket, &silent, &stays), [(Aspect::Outcome, false)]);
@@ -237,14 +237,14 @@ fn what_only_one_known_deviation_permits_needs_it() {
 
 #[test]
 fn a_connection_runs_on_to_an_endpoint_that_is_no_longer_ready_and_none_begins_there() {
-    let unready = world(|service| {
+    let unready = state(|service| {
         service.endpoints.insert(Backend::B2, Condition::Unready);
     });
     let (one, other) = ([by("b1:8081", "b2")], [by("b2:8081", "b2")]);
     let socket = |before: [Option<&str>; 2]| Subject {
-        kept: Some(Kept {
+        kept: Some(KeptSocket {
             before: before.map(|by| by.map(str::to_owned)),
-            leads_there: before[0].is_some(),
+            is_connected: before[0].is_some(),
         }),
         ..subject(&unready, Vantage::B2, Protocol::Tcp, NODE_PORT)
     };
@@ -260,8 +260,8 @@ fn flows_outlive_their_service_alone_and_not_a_machines_own_conversation() {
         address: Address::Outside,
         port: 9000,
     };
-    let never = world(|_| {});
-    let had = world(|service| {
+    let never = state(|_| {});
+    let had = state(|service| {
         service.port = 9000;
         service.external_ips = vec![Address::Outside];
     });
@@ -272,10 +272,10 @@ fn flows_outlive_their_service_alone_and_not_a_machines_own_conversation() {
     let no_more = had.after(&Step::Write(vec![gives_up])).expect("it makes sense");
     let known = BTreeSet::from(["udp-deleted-no-misdelivery".to_owned()]);
     let (silent, answered) = ([none(Outcome::Silent, "nothing")], [by("outside:9000", "node1")]);
-    for (world, is_permitted) in [(&never, false), (&no_more, true)] {
+    for (state, is_permitted) in [(&never, false), (&no_more, true)] {
         let socket = Subject {
-            kept: Some(Kept::default()),
-            ..subject(world, Vantage::Host1, Protocol::Udp, AT)
+            kept: Some(KeptSocket::default()),
+            ..subject(state, Vantage::Host1, Protocol::Udp, AT)
         };
         let all = socket.differences([&silent, &answered], &known);
         let found: Vec<_> = all
@@ -288,24 +288,24 @@ fn flows_outlive_their_service_alone_and_not_a_machines_own_conversation() {
 
 #[test]
 fn a_policy_may_lead_a_sockets_datagrams_elsewhere_and_that_a_backend_leaves_does_so() {
-    let socket = |world| Subject {
-        kept: Some(Kept {
+    let socket = |state| Subject {
+        kept: Some(KeptSocket {
             before: [Some("b1:8081".to_owned()), Some("b1:8081".to_owned())],
-            leads_there: false,
+            is_connected: false,
         }),
-        ..subject(world, Vantage::Pod2, Protocol::Udp, CIP)
+        ..subject(state, Vantage::Pod2, Protocol::Udp, CIP)
     };
-    let local = world(|service| {
+    let local = state(|service| {
         service.internal_local = true;
         service.endpoints.retain(|one, _| *one == Backend::B1);
     });
-    let left = world(|service| {
+    let left = state(|service| {
         service.internal_local = true;
         service.endpoints.retain(|one, _| *one == Backend::B3);
     });
     let (refused, answered) = ([none(Outcome::Refused, "ECONNREFUSED")], [by("b1:8081", "pod2")]);
-    for (world, is_permitted) in [(&local, true), (&left, false)] {
-        let found = differ(&socket(world), &refused, &answered);
+    for (state, is_permitted) in [(&local, true), (&left, false)] {
+        let found = differ(&socket(state), &refused, &answered);
         assert_eq!(found, [(Aspect::Outcome, is_permitted)]);
     }
     let another_services = [by("b1:8082", "pod2")];

@@ -1,7 +1,7 @@
-//! One seed, one scenario: sensible, and of what it is for.
+//! One seed gives one valid scenario, with the intended kinds of steps.
 
 use super::*;
-use crate::world::sensible;
+use crate::state::sensible;
 
 #[test]
 fn one_seed_is_one_scenario() {
@@ -33,31 +33,31 @@ fn what_it_is_for_is_generated() {
     let mut found = BTreeMap::new();
     let mut note = |what: &str, is_so: bool| *found.entry(what.to_owned()).or_insert(0) += u32::from(is_so);
     for seed in 0..100 {
-        let mut world = World::default();
+        let mut state = State::default();
         for step in scenario(seed, 40).steps {
-            let next = world.after(&step).unwrap();
+            let next = state.after(&step).unwrap();
             match &step {
                 Step::Write(changes) => {
-                    let owner = |world: &World, port| world.node_port(port);
+                    let owner = |state: &State, port| state.node_port(port);
                     let moves = NODE_PORTS.iter().any(|port| {
-                        let (before, after) = (owner(&world, *port), owner(&next, *port));
+                        let (before, after) = (owner(&state, *port), owner(&next, *port));
                         before.is_some() && after.is_some() && before != after
                     });
                     note("a node port passes to another Service", moves);
                     let taken = |open: &&Open| {
-                        let owner = |world: &World| open.source_port.and_then(|port| world.node_port(port));
-                        open.from.is_host() && owner(&world).is_none() && owner(&next).is_some()
+                        let owner = |state: &State| open.source_port.and_then(|port| state.node_port(port));
+                        open.from.is_host() && owner(&state).is_none() && owner(&next).is_some()
                     };
                     note(
                         "a host's socket, and then a node port of its number",
-                        world.sockets.values().filter(taken).count() > 0,
+                        state.sockets.values().filter(taken).count() > 0,
                     );
                     let covered = |(_, port): &&(u8, u16)| {
-                        world.node_port(*port).is_none() && next.node_port(*port).is_some()
+                        state.node_port(*port).is_none() && next.node_port(*port).is_some()
                     };
                     note(
                         "a host's server, and then a node port of its number",
-                        world.servers.iter().filter(covered).count() > 0,
+                        state.servers.iter().filter(covered).count() > 0,
                     );
                     let machine = |change: &Change| {
                         let addresses = change
@@ -70,12 +70,12 @@ fn what_it_is_for_is_generated() {
                 }
                 Step::Dial(dial) => note("fragments out of order", !dial.fragments.is_sorted()),
                 Step::Send(send) => {
-                    let before = &world.sockets[&send.socket];
-                    note("a socket that is led elsewhere", before.to != send.to);
+                    let before = &state.sockets[&send.socket];
+                    note("a socket that changes its destination", before.to != send.to);
                 }
                 _ => {}
             }
-            world = next;
+            state = next;
         }
     }
     assert_eq!(found.len(), 6, "{found:?}");

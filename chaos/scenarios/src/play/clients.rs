@@ -1,4 +1,4 @@
-//! Who speaks in a cluster: where clients are, what their sockets are told, and servers that are no pods.
+//! Clients of a cluster and their sockets, and servers outside pods.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -20,12 +20,12 @@ use super::{
 };
 use crate::step::{Protocol, Vantage};
 
-/// How a server's first line begins once it listens (`probe serve`).
+/// Beginning of a server's first line, once it listens (`probe serve`).
 const READY: &str = "ready: ";
-/// What a server takes to listen, at most.
+/// Limit until a server listens.
 const LISTENS: Duration = Duration::from_secs(10);
 
-/// Sockets and what they do once.
+/// One exchange of a client's sockets with a destination.
 #[derive(Clone, Copy)]
 pub(super) struct Exchange<'a> {
     pub(super) from: Vantage,
@@ -34,13 +34,13 @@ pub(super) struct Exchange<'a> {
     pub(super) source_port: Option<u16>,
     pub(super) fragments: &'a [u8],
     pub(super) sockets: u32,
-    /// The socket leads there already.
+    /// Whether the socket is already connected to the destination.
     pub(super) stays: bool,
     pub(super) limit: Duration,
 }
 
 impl Side {
-    /// Starts a server, and returns when it listens. Dropped, it is killed.
+    /// Starts a server, and returns when it listens. The server is killed on drop.
     pub(super) async fn server(
         &self,
         place: &Place,
@@ -59,7 +59,7 @@ impl Side {
             why: format!("the server {name} at port {port} does not serve: {why}"),
         };
         let mut child = self.cx.cluster().exec(place, &argv).await.map_err(Halt::from)?;
-        // Its log is read and discarded, so that the pipe does not fill.
+        // The log is read and discarded, so that the pipe does not fill.
         if let Some(mut stdout) = child.stdout.take() {
             tokio::spawn(async move { tokio::io::copy(&mut stdout, &mut tokio::io::sink()).await });
         }
@@ -104,7 +104,7 @@ impl Side {
     }
 }
 
-/// What a client's sockets are told.
+/// Instructions for a client's sockets.
 pub(super) fn round(exchange: &Exchange<'_>, is_fresh: bool) -> Round {
     Round {
         target: exchange.to.to_string(),

@@ -1,28 +1,28 @@
-//! A difference that is none of those that are permitted.
+//! A difference that is not permitted.
 
 use std::{collections::BTreeSet, fmt};
 
 use crate::{
     compare::{Aspect, Difference},
-    seen::{Outcome, Seen},
+    seen::{Observation, Outcome},
+    state::State,
     step::Open,
-    world::World,
 };
 
-/// A difference that nothing permits.
+/// A difference that is not permitted.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// Number of the step after which it showed, from 0.
+    /// Number of the step after which it was seen, from 0.
     pub step: usize,
-    /// What was compared.
+    /// The compared exchange.
     pub subject: String,
-    /// Of a socket that is kept: which.
+    /// Number of the kept socket, if there is one.
     pub socket: Option<u8>,
-    /// In what the two differ.
+    /// The aspect that differs.
     pub aspect: Aspect,
-    /// What they showed.
+    /// The results of the two clusters.
     pub shown: [String; 2],
-    /// What is the same for one fault with other steps: who, how, whereto and what came of it.
+    /// Text that is the same for one bug in other steps: client, socket, destination and result.
     pub signature: String,
 }
 
@@ -31,9 +31,9 @@ impl Finding {
         step: usize,
         open: &Open,
         socket: Option<u8>,
-        world: &World,
+        state: &State,
         difference: &Difference,
-        seen: &[Vec<Seen>; 2],
+        seen: &[Vec<Observation>; 2],
     ) -> Self {
         let Open {
             from, protocol, to, ..
@@ -42,7 +42,7 @@ impl Finding {
             Some(socket) => format!("socket {socket} of {} to {to}, {protocol}", from.name()),
             None => format!("{} to {to}, {protocol}", from.name()),
         };
-        let front = world.front(*to).map(|(_, front)| front);
+        let front = state.front(*to).map(|(_, front)| front);
         let outcomes = seen.each_ref().map(|side| {
             let all: BTreeSet<Outcome> = side.iter().map(|one| one.outcome).collect();
             all

@@ -1,10 +1,12 @@
 //! Plays a scenario in two new clusters at once, and compares after each step.
 //!
-//! Time decides nothing. After each write both clusters have it in force on every node (the harness's fence) before a client does
-//! anything. What differs is done again, in both, until it no longer does or has been tried often enough; so what comes late in one
-//! of them is no difference. Only what a socket has lost for good is not tried again: a connection that ended, a backend that was left.
+//! Time decides nothing. After each write, the harness's fence waits until both clusters have applied it on every node,
+//! before a client does anything. An exchange that differs is repeated in both clusters, until it no longer differs or
+//! the tries are used up; so a delay in one of them is no difference. Only a permanent loss of a socket is not
+//! repeated: a connection that ended, a backend that was left.
 //!
-//! Files: this one; `finding.rs` (what came of it), `side.rs` (one cluster), `clients.rs` (who speaks there), `objects.rs` (Services as objects), `staging.yaml` (what else there is).
+//! Files: `finding.rs` (a difference), `side.rs` (one cluster), `clients.rs` (its clients), `objects.rs` (Services as
+//! objects), `staging.yaml` (the other objects).
 mod clients;
 mod finding;
 mod objects;
@@ -22,95 +24,95 @@ use lab::LabError;
 
 use clients::Exchange;
 pub use finding::Finding;
-pub use side::Make;
+pub use side::LabSpec;
 use side::Side;
 
 use crate::{
-    compare::{Aspect, Difference, Kept, Subject, permitted::Permitted},
-    seen::{Outcome, Seen},
+    compare::{Aspect, Difference, KeptSocket, Subject, permitted::Permitted},
+    seen::{Observation, Outcome},
+    state::State,
     step::{Open, Protocol, Step},
-    world::World,
 };
 
 /// Fresh sockets of one step.
 const FRESH: u32 = 4;
-/// Datagrams of a kept socket in one step: one that changes its backend by chance does so among them.
+/// Datagrams of a kept socket in one step: enough to see whether the socket changes its backend by chance.
 const DATAGRAMS: u32 = 4;
-/// How often what differs is done again.
+/// Limit of repetitions of an exchange that differs.
 const AGAIN: u32 = 6;
-/// Before the first time; before each other one, so much longer.
+/// Wait before the first repetition; each further wait is longer by this.
 const WAIT: Duration = Duration::from_millis(250);
-/// An exchange, the first time and when it is done again: then it may be the machine that is late.
+/// Limit of an exchange; repetitions get more time, because the machine may be slow.
 const LIMIT: Duration = Duration::from_millis(1000);
 const PATIENT: Duration = Duration::from_secs(3);
-/// Fresh sockets that show which endpoints are reached: 14 for each of three, as in the catalogue.
+/// Fresh sockets that show all reached endpoints: 14 for each of three, as in the catalogue.
 const ENOUGH: usize = 42;
 
-/// A scenario with so many findings is not gone on with: whatever is wrong, it is shown.
+/// Limit of findings of a scenario: more would show nothing new.
 const FINDINGS: usize = 12;
 
-/// Why a scenario could not be played to its end. None of it is a difference.
+/// Why a scenario could not be played to its end. These are no differences.
 #[derive(Debug, thiserror::Error)]
 pub enum PlayError {
     /// The lab.
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// The API, a client, the fence.
+    /// An error of the API, a client, or the fence.
     #[error("{0}")]
     Halt(#[from] Halt),
-    /// What is staged is not as it should be.
+    /// The staged objects are not in the expected state.
     #[error("{why}")]
     NotStaged {
-        /// In words.
+        /// The reason.
         why: String,
     },
     /// Histories can't be written.
     #[error("failed to write to {}: {error}", path.display())]
     Folder {
-        /// Where.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         error: io::Error,
     },
 }
 
-/// What is told while a scenario is played.
+/// Receives progress while a scenario is played.
 pub trait Progress: Send + Sync {
     /// A step begins.
     fn step(&self, number: usize, step: &Step);
 }
 
-/// What came of playing a scenario.
+/// Result of a scenario.
 #[derive(Clone, Debug, Default)]
 pub struct Played {
-    /// In the order in which they showed.
+    /// Findings in the order in which they were seen.
     pub findings: Vec<Finding>,
-    /// How often a difference was seen that is permitted, by what it is.
+    /// The number of times that each permitted difference was seen.
     pub permitted: BTreeMap<&'static str, usize>,
     /// Exchanges that were compared.
     pub compared: usize,
-    /// Those of them that were answered in both.
+    /// Exchanges that were answered in both clusters.
     pub answered: usize,
 }
 
-/// Two clusters that are up.
+/// Two running clusters.
 pub struct Twins {
     sides: [Side; 2],
-    world: World,
-    /// Whom sockets that are kept met last, and where.
-    kept: BTreeMap<u8, Kept>,
-    /// Sockets after a difference that is permitted: what they show from then on is another history in each cluster.
+    state: State,
+    /// Backend and destination of each kept socket's last exchange.
+    kept: BTreeMap<u8, KeptSocket>,
+    /// Sockets after a permitted difference: from then on they have another history in each cluster.
     parted: BTreeSet<u8>,
     deviations: BTreeSet<String>,
     played: Played,
 }
 
 impl Twins {
-    /// Brings both up. Histories of what is done go to the folder.
+    /// Starts both clusters. Histories are written to the folder.
     ///
     /// # Errors
-    /// One of them does not come up; then neither stays.
-    pub async fn up(name: &str, make: [&Make; 2], folder: &Path) -> Result<Self, PlayError> {
+    /// One of them does not start; then the other is removed as well.
+    pub async fn up(name: &str, make: [&LabSpec; 2], folder: &Path) -> Result<Self, PlayError> {
         let (names, folders) = (["a", "b"], ["a", "b"].map(|side| folder.join(side)));
         let names = names.map(|side| format!("{name}-{side}"));
         let sides = futures::future::try_join(
@@ -121,7 +123,7 @@ impl Twins {
         let deviations = sides.iter().flat_map(Side::deviations).collect();
         Ok(Self {
             sides,
-            world: World::default(),
+            state: State::default(),
             kept: BTreeMap::new(),
             parted: BTreeSet::new(),
             deviations,
@@ -129,18 +131,18 @@ impl Twins {
         })
     }
 
-    /// Plays steps one after the other, to the last or to many findings.
+    /// Plays steps in turn, to the last one or to the limit of findings.
     ///
     /// # Errors
-    /// It can't be gone on.
+    /// The scenario can't continue.
     pub async fn play(&mut self, steps: &[Step], progress: &dyn Progress) -> Result<Played, PlayError> {
         for (number, step) in steps.iter().enumerate() {
-            // A file may hold anything.
-            let Some(next) = self.world.after(step) else {
+            // A file may contain any steps.
+            let Some(next) = self.state.after(step) else {
                 continue;
             };
             progress.step(number, step);
-            let before = std::mem::replace(&mut self.world, next);
+            let before = std::mem::replace(&mut self.state, next);
             self.make(number, step, &before).await?;
             if self.played.findings.len() >= FINDINGS {
                 break;
@@ -152,17 +154,17 @@ impl Twins {
         Ok(std::mem::take(&mut self.played))
     }
 
-    /// Takes both down.
+    /// Removes both clusters.
     ///
     /// # Errors
-    /// Something stays.
+    /// Something can't be removed.
     pub async fn down(self) -> Result<(), PlayError> {
         let [a, b] = self.sides;
         let (a, b) = futures::future::join(a.down(), b.down()).await;
         a.and(b)
     }
 
-    async fn make(&mut self, number: usize, step: &Step, before: &World) -> Result<(), PlayError> {
+    async fn make(&mut self, number: usize, step: &Step, before: &State) -> Result<(), PlayError> {
         match step {
             Step::Write(changes) => {
                 let [a, b] = &self.sides;
@@ -184,14 +186,14 @@ impl Twins {
                 self.compare(number, &open, None, &dial.fragments).await?;
             }
             Step::Open(open) => {
-                self.kept.insert(open.socket, Kept::default());
+                self.kept.insert(open.socket, KeptSocket::default());
                 self.compare(number, open, Some(open.socket), &[]).await?;
             }
             Step::Send(send) => {
-                let open = &self.world.sockets[&send.socket].clone();
+                let open = &self.state.sockets[&send.socket].clone();
                 let is_led_elsewhere = before.sockets[&send.socket].to != send.to;
                 if is_led_elsewhere {
-                    self.kept.insert(send.socket, Kept::default());
+                    self.kept.insert(send.socket, KeptSocket::default());
                 }
                 self.compare(number, open, Some(send.socket), &send.fragments)
                     .await?;
@@ -212,9 +214,9 @@ impl Twins {
         Ok(())
     }
 
-    /// Sockets that are no longer in the world end.
+    /// Forgets kept sockets that the scenario has closed.
     fn forget_closed(&mut self) {
-        let sockets = &self.world.sockets;
+        let sockets = &self.state.sockets;
         let closed: Vec<u8> = self
             .kept
             .keys()
@@ -230,16 +232,16 @@ impl Twins {
         }
     }
 
-    /// All sockets that are kept go on, to where they lead.
+    /// All kept sockets send again, to their destinations.
     async fn go_on(&mut self, number: usize) -> Result<(), PlayError> {
-        let open: Vec<Open> = self.world.sockets.values().cloned().collect();
+        let open: Vec<Open> = self.state.sockets.values().cloned().collect();
         for open in open {
             self.compare(number, &open, Some(open.socket), &[]).await?;
         }
         Ok(())
     }
 
-    /// One subject in both clusters, until it does not differ or was tried often enough.
+    /// Compares one exchange in both clusters, until it does not differ or the tries are used up.
     async fn compare(
         &mut self,
         number: usize,
@@ -247,7 +249,7 @@ impl Twins {
         socket: Option<u8>,
         fragments: &[u8],
     ) -> Result<(), PlayError> {
-        let Some(to) = objects::destination(&self.world, open.to) else {
+        let Some(to) = objects::destination(&self.state, open.to) else {
             return Ok(());
         };
         if socket.is_some_and(|socket| self.parted.contains(&socket)) {
@@ -265,10 +267,10 @@ impl Twins {
             stays: false,
             limit: LIMIT,
         };
-        let mut seen: [Vec<Seen>; 2] = Default::default();
+        let mut seen: [Vec<Observation>; 2] = Default::default();
         let mut differences = Vec::new();
         let kept = socket.and_then(|socket| self.kept.get(&socket));
-        exchange.stays = kept.is_some_and(|kept| kept.leads_there);
+        exchange.stays = kept.is_some_and(|kept| kept.is_connected);
         for again in 0..=AGAIN {
             let new = self.exchange(&exchange, socket).await?;
             let subject = Subject {
@@ -277,9 +279,10 @@ impl Twins {
                 to: open.to,
                 source_port: open.source_port,
                 kept: socket.and_then(|socket| self.kept.get(&socket).cloned()),
-                world: &self.world,
+                state: &self.state,
             };
-            // Which endpoint was met is chance: further ones add to those before. Anything else may have been too early.
+            // The reached endpoint is chance, so results add up. Any other difference may be a delay, so results
+            // replace earlier ones.
             let only_chance = differences
                 .iter()
                 .all(|one: &Difference| one.aspect == Aspect::Served);
@@ -296,7 +299,7 @@ impl Twins {
             if open_ones().next().is_none() || is_final {
                 break;
             }
-            exchange.stays = socket.is_some() && is_led_there(open.protocol, &seen);
+            exchange.stays = socket.is_some() && is_connected(open.protocol, &seen);
             exchange.limit = PATIENT;
             if only(&differences, Aspect::Served) {
                 exchange.sockets = 2 * FRESH;
@@ -307,7 +310,7 @@ impl Twins {
                 tokio::time::sleep(WAIT * (again + 1)).await;
             }
         }
-        let is_answered = |seen: &Vec<Seen>| seen.iter().any(|one| one.outcome == Outcome::Answered);
+        let is_answered = |seen: &Vec<Observation>| seen.iter().any(|one| one.outcome == Outcome::Answered);
         self.played.answered += usize::from(seen.iter().all(is_answered));
         if let Some(socket) = socket {
             self.note(socket, open.protocol, &seen, &differences);
@@ -316,7 +319,7 @@ impl Twins {
             match difference.permitted {
                 Some(Permitted { what, .. }) => *self.played.permitted.entry(what).or_default() += 1,
                 None => {
-                    let finding = Finding::new(number, open, socket, &self.world, difference, &seen);
+                    let finding = Finding::new(number, open, socket, &self.state, difference, &seen);
                     self.played.findings.push(finding);
                 }
             }
@@ -328,18 +331,18 @@ impl Twins {
         &mut self,
         exchange: &Exchange<'_>,
         socket: Option<u8>,
-    ) -> Result<[Vec<Seen>; 2], PlayError> {
+    ) -> Result<[Vec<Observation>; 2], PlayError> {
         let one = async |side: &mut Side| {
             let Some(socket) = socket else {
                 return side.fresh(exchange).await;
             };
             let is_connection = exchange.protocol == Protocol::Tcp;
             let times = if is_connection { 1 } else { DATAGRAMS };
-            let mut all: Vec<Seen> = Vec::new();
+            let mut all: Vec<Observation> = Vec::new();
             for number in 0..times {
                 let stays = exchange.stays || (number > 0 && !is_refused(&all));
                 all.extend(side.kept(socket, &Exchange { stays, ..*exchange }).await?);
-                // The rest would be silent, too.
+                // Further datagrams would get no answer either.
                 if all.last().is_some_and(|one| one.outcome == Outcome::Silent) {
                     break;
                 }
@@ -351,10 +354,16 @@ impl Twins {
         Ok(both.into())
     }
 
-    /// What is remembered of a kept socket after an exchange.
-    fn note(&mut self, socket: u8, protocol: Protocol, seen: &[Vec<Seen>; 2], differences: &[Difference]) {
+    /// Records the result of a kept socket's exchange.
+    fn note(
+        &mut self,
+        socket: u8,
+        protocol: Protocol,
+        seen: &[Vec<Observation>; 2],
+        differences: &[Difference],
+    ) {
         let kept = self.kept.entry(socket).or_default();
-        kept.leads_there = is_led_there(protocol, seen);
+        kept.is_connected = is_connected(protocol, seen);
         for (before, seen) in kept.before.iter_mut().zip(seen) {
             if let Some(by) = seen.iter().rev().find_map(|one| one.by.clone()) {
                 *before = Some(by);
@@ -369,19 +378,20 @@ impl Twins {
     }
 }
 
-fn is_refused(seen: &[Seen]) -> bool {
+fn is_refused(seen: &[Observation]) -> bool {
     seen.last().is_some_and(|one| one.outcome == Outcome::Refused)
 }
 
-/// Whether a kept socket leads where it was led: `connect` of UDP that is refused, as socket programs do it, leaves it where it
-/// was before.
-fn is_led_there(protocol: Protocol, seen: &[Vec<Seen>; 2]) -> bool {
+/// Whether a kept socket is connected to its new destination: if socket programs refuse a UDP `connect`, the socket
+/// keeps its old destination.
+fn is_connected(protocol: Protocol, seen: &[Vec<Observation>; 2]) -> bool {
     protocol != Protocol::UdpConnected || !seen.iter().any(|one| is_refused(one))
 }
 
-/// Another try would not show it again: a connection that has ended, a socket that has left its backend.
-fn lasts(difference: &Difference, seen: &[Vec<Seen>; 2], protocol: Protocol, is_kept: bool) -> bool {
-    let ended = |one: &Seen| match one.outcome {
+/// Whether another try can't show the difference again: a connection that has ended, a socket that has left its
+/// backend.
+fn lasts(difference: &Difference, seen: &[Vec<Observation>; 2], protocol: Protocol, is_kept: bool) -> bool {
+    let ended = |one: &Observation| match one.outcome {
         Outcome::Cut => true,
         Outcome::Refused | Outcome::Odd => protocol == Protocol::Tcp,
         Outcome::Answered | Outcome::Silent | Outcome::NotBound => false,

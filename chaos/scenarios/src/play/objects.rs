@@ -1,4 +1,4 @@
-//! Services of a scenario as objects of the API.
+//! Services of a scenario as API objects.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -13,21 +13,21 @@ use serde_json::{Value, json};
 
 use crate::{
     compare::TARGETS,
+    state::State,
     step::{Address, Backend, Change, Condition, Kind, Service, To},
-    world::World,
 };
 
-/// No load balancer controller serves it: the player writes addresses itself.
+/// No load balancer controller serves this class: the player writes addresses itself.
 const CLASS: &str = "plumbline.test/compare";
-/// The first port for health checks; each Service has its own.
+/// The first health check port; each Service has its own.
 const HEALTH_CHECKS: u16 = 32000;
 
-/// Where a Service's cluster IP is, in both clusters.
+/// A Service's cluster IP, in both clusters.
 pub(super) fn cluster_ip(service: u8) -> IpAddr {
     Ipv4Addr::new(10, 96, 50, service).into()
 }
 
-/// The address of a name, as labs have them.
+/// The IP address of a symbolic one, as labs assign them.
 pub(super) fn address(address: Address) -> IpAddr {
     let [c, d] = match address {
         Address::Node1 => [0, 101],
@@ -39,11 +39,11 @@ pub(super) fn address(address: Address) -> IpAddr {
     Ipv4Addr::new(172, 30, c, d).into()
 }
 
-/// Where a destination is. None: the Service is gone.
-pub(super) fn destination(world: &World, to: To) -> Option<SocketAddr> {
+/// The socket address of a destination. `None`: the Service is deleted.
+pub(super) fn destination(state: &State, to: To) -> Option<SocketAddr> {
     Some(match to {
         To::ClusterIp { service } => {
-            let port = world.services.get(&service)?.port;
+            let port = state.services.get(&service)?.port;
             (cluster_ip(service), port).into()
         }
         To::At { address: at, port } => (address(at), port).into(),
@@ -51,10 +51,10 @@ pub(super) fn destination(world: &World, to: To) -> Option<SocketAddr> {
     })
 }
 
-/// Makes a Service what it is from now on. `before` is what it was.
+/// Changes a Service from `before` to its new state.
 ///
 /// # Errors
-/// The API refuses it.
+/// The API refuses the change.
 pub(super) async fn write(
     objects: &Objects,
     namespace: &str,
@@ -90,7 +90,7 @@ pub(super) async fn write(
         objects.create(&object).await?;
         return show(objects, &service, &to.load_balancer).await;
     };
-    // Addresses go before their type does, and come after it.
+    // Addresses must be removed before the type changes, and added after it.
     let gone = to.load_balancer.is_empty() && !before.load_balancer.is_empty();
     if gone {
         show(objects, &service, &[]).await?;
@@ -119,7 +119,7 @@ async fn show(objects: &Objects, service: &Key, addresses: &[Address]) -> Result
     Ok(())
 }
 
-/// The whole of it: as a merge patch, too, nothing stays that is not there.
+/// The whole spec: as a merge patch, too, it removes every field that it does not have.
 fn spec(number: u8, service: &Service) -> Value {
     let port = |name: &str, protocol: &str| {
         json!({

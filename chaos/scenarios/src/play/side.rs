@@ -1,4 +1,4 @@
-//! One of the two clusters: a lab, what is staged in it, and its clients.
+//! One of the two clusters: a lab, its staged objects, and its clients.
 
 use std::{
     collections::BTreeMap,
@@ -32,12 +32,12 @@ use super::{
 };
 use crate::{
     compare::TARGETS,
-    seen::{Names, Outcome, Seen},
+    seen::{Names, Observation, Outcome},
+    state::OUTSIDE_SERVER,
     step::{Address, Backend, Change, Protocol, Service, Vantage},
-    world::OUTSIDE_SERVER,
 };
 
-/// What the harness makes clients and a fence for. It is in no list of cases, and judges nothing.
+/// A case for the harness, which makes clients and a fence for it. It is in no list of cases, and judges nothing.
 const STAGE: Case = Case {
     id: "compare",
     area: "scenarios",
@@ -59,28 +59,28 @@ const STAGE: Case = Case {
     run: |_| Box::pin(async { Ok(()) }),
 };
 
-/// The Service whose endpoint comes and goes.
+/// The Service whose endpoint is added and removed.
 const NUDGE: &str = "nudge";
-/// At this port and address an anchor shows that the network leads an address to its node.
+/// At this port and address, an anchor shows that the network routes an address to its node.
 const ANCHOR: u16 = 7999;
-/// From one look to the next.
+/// Interval between checks.
 const LOOK: Duration = Duration::from_millis(50);
-/// An agent is ready within a second. Beside tests that keep all processors busy it was not within ten, and scenarios could not be
-/// played.
+/// Limit until an agent is ready. It takes a second; beside tests that kept all processors busy it once took more than
+/// ten.
 const READY: Duration = Duration::from_secs(60);
 
-/// What a cluster is made of.
+/// How to make a cluster.
 #[derive(Clone, Debug)]
-pub struct Make {
-    /// What is under test.
+pub struct LabSpec {
+    /// The agent under test.
     pub agent: AgentCommand,
-    /// The executable of labs.
+    /// Path of plumbline, which runs the lab.
     pub plumbline: PathBuf,
-    /// Multiplies limits, on a slow machine.
+    /// Factor for limits, on a slow machine.
     pub timeout_scale: f64,
 }
 
-/// A cluster that is up and staged.
+/// A running cluster with its staged objects.
 pub(super) struct Side {
     pub(super) cx: Context,
     lab: LabCluster,
@@ -90,15 +90,15 @@ pub(super) struct Side {
     /// Fresh sockets of each vantage.
     fresh: BTreeMap<Vantage, Keeper>,
     kept: BTreeMap<u8, Keeper>,
-    /// Dropped, they are killed.
+    /// Killed on drop.
     servers: BTreeMap<(u8, u16), Child>,
     _outside: Option<Child>,
     is_nudged: bool,
 }
 
 impl Side {
-    /// Brings a lab up and stages it.
-    pub(super) async fn up(name: &str, make: &Make, folder: &Path) -> Result<Self, PlayError> {
+    /// Starts a lab and stages its objects.
+    pub(super) async fn up(name: &str, make: &LabSpec, folder: &Path) -> Result<Self, PlayError> {
         let config = LabConfig {
             name: name.to_owned(),
             nodes: 2,
@@ -172,7 +172,7 @@ impl Side {
         );
         self.names = self.name();
         self.settle().await?;
-        self.led().await
+        self.routed().await
     }
 
     /// Names of all addresses that a backend may see.
@@ -185,7 +185,7 @@ impl Side {
             addresses.extend(pod.addresses.iter().map(|one| (*one, pod.plain().to_owned())));
         }
         for number in [1, 2] {
-            // The gateway of its pods: what a node itself says to a pod of its own comes from there.
+            // The gateway of the node's pods: the node itself connects to its pods from this address.
             addresses.insert(Ipv4Addr::new(10, 244, number, 1).into(), format!("node{number}"));
         }
         Names {
@@ -194,8 +194,8 @@ impl Side {
         }
     }
 
-    /// Returns when the network leads both routed addresses to their nodes.
-    async fn led(&mut self) -> Result<(), PlayError> {
+    /// Returns when the network routes both routed addresses to their nodes.
+    async fn routed(&mut self) -> Result<(), PlayError> {
         let limit = self.cx.limits().service;
         for address in [Address::Routed1, Address::Routed2] {
             let to = SocketAddr::new(objects::address(address), ANCHOR);
@@ -224,7 +224,7 @@ impl Side {
         Ok(())
     }
 
-    /// Everything written is in force on every node when this returns.
+    /// Returns when all writes are effective on every node.
     pub(super) async fn settle(&mut self) -> Result<(), PlayError> {
         self.is_nudged = !self.is_nudged;
         let pods = self.pods.iter().take(usize::from(self.is_nudged));
@@ -237,7 +237,7 @@ impl Side {
         Ok(fence::pass(&self.cx).await?)
     }
 
-    /// Writes Services one after the other.
+    /// Writes Services in turn.
     pub(super) async fn write(
         &self,
         services: &BTreeMap<u8, Service>,
@@ -255,8 +255,8 @@ impl Side {
         Ok(())
     }
 
-    /// One exchange of each of some fresh sockets.
-    pub(super) async fn fresh(&mut self, exchange: &Exchange<'_>) -> Result<Vec<Seen>, PlayError> {
+    /// One exchange of each of several fresh sockets.
+    pub(super) async fn fresh(&mut self, exchange: &Exchange<'_>) -> Result<Vec<Observation>, PlayError> {
         let keeper = match self.fresh.remove(&exchange.from) {
             Some(keeper) => keeper,
             None => Keeper::start(&self.cx, &self.client(exchange.from)?).await?,
@@ -265,14 +265,18 @@ impl Side {
         let round = round(exchange, true);
         let attempts = keeper.make(&round).await?;
         if exchange.source_port.is_some() {
-            // They would stay open until others are, and keep the port from whoever is next.
+            // Otherwise they stay open until the next exchange, and occupy the port.
             self.fresh.remove(&exchange.from);
         }
         Ok(attempts.iter().map(|one| self.names.seen(one)).collect())
     }
 
-    /// One exchange of a socket that is kept; it is opened if it is not there.
-    pub(super) async fn kept(&mut self, socket: u8, exchange: &Exchange<'_>) -> Result<Vec<Seen>, PlayError> {
+    /// One exchange of a kept socket, which is opened if it does not exist.
+    pub(super) async fn kept(
+        &mut self,
+        socket: u8,
+        exchange: &Exchange<'_>,
+    ) -> Result<Vec<Observation>, PlayError> {
         let keeper = match self.kept.remove(&socket) {
             Some(keeper) => keeper,
             None => Keeper::start(&self.cx, &self.client(exchange.from)?).await?,
@@ -287,7 +291,7 @@ impl Side {
         self.kept.remove(&socket);
     }
 
-    /// A server of a node's own begins.
+    /// Starts a node's own server.
     pub(super) async fn serve(&mut self, number: u8, port: u16) -> Result<(), PlayError> {
         let place = Place::Host { node: node(number) };
         let address = objects::address(Address::of_node(number));
@@ -298,7 +302,7 @@ impl Side {
         Ok(())
     }
 
-    /// It ends.
+    /// Stops a node's own server.
     pub(super) async fn end_serving(&mut self, number: u8, port: u16) {
         if let Some(mut child) = self.servers.remove(&(number, port)) {
             // It may have ended by itself.
@@ -306,13 +310,13 @@ impl Side {
         }
     }
 
-    /// Claims that its target is known not to keep.
+    /// Claims that the target is known not to keep.
     pub(super) fn deviations(&self) -> impl Iterator<Item = String> + '_ {
         let all = &self.lab.cluster().describe().deviations;
         all.iter().map(|one| one.claim.clone())
     }
 
-    /// An agent that ended by itself, or a lab that did: nothing that was seen then counts.
+    /// Fails if an agent or the lab has ended by itself: results do not count then.
     pub(super) async fn intact(&self) -> Result<(), PlayError> {
         self.lab.cluster().intact().await.map_err(Halt::from)?;
         for number in [1, 2] {
@@ -325,7 +329,7 @@ impl Side {
         Ok(())
     }
 
-    /// Takes it down.
+    /// Removes the lab.
     pub(super) async fn down(self) -> Result<(), PlayError> {
         let Self {
             cx,

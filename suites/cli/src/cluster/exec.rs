@@ -1,18 +1,18 @@
-//! `plumbline exec-in-pod`: what [`Cluster::exec`](cluster::Cluster::exec) starts for a pod of a cluster; and `on-node`, which
-//! that starts in a pod for its node.
+//! `plumbline exec-in-pod`, which [`Cluster::exec`](cluster::Cluster::exec) starts for a pod of a cluster, and
+//! `on-node`, which runs in a privileged pod and becomes a program on the pod's node.
 
 use std::process::ExitCode;
 
 use existing::{ExecArguments, exec_in_pod};
 
-/// Run a program in a pod's only container; pipes and exit code are the program's. It ends with its stdin.
+/// Run a program in a pod's only container, with its pipes and exit code. The program ends when stdin ends.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Which program, and where, as JSON
+    /// The program and the pod, as JSON
     what: ExecArguments,
 }
 
-/// Become a program on the node: in the mounts and the cgroup of its first process
+/// Become a program on the node, in the mounts and the cgroup of the node's first process
 #[derive(Debug, clap::Args)]
 pub(crate) struct OnNode {
     /// The program and its arguments
@@ -24,7 +24,7 @@ pub(crate) fn on_node(arguments: &OnNode) -> anyhow::Result<ExitCode> {
     Ok(existing::on_node(&arguments.argv)?)
 }
 
-/// Ends this process, as the program has ended: a thread that waits for stdin would keep it.
+/// Exits the process with the program's exit code: a thread that waits for stdin would keep the process alive.
 pub(crate) async fn exec(arguments: Arguments) -> anyhow::Result<ExitCode> {
     match exec_in_pod(&arguments.what).await {
         Ok(code) => std::process::exit(i32::from(code)),
@@ -35,5 +35,5 @@ pub(crate) async fn exec(arguments: Arguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Exit code where the program's own is not known: it could not be started, or the connection to it was lost.
+/// Exit code if the program could not be started or the connection to it was lost, so that its own code is unknown.
 const LOST: u8 = 255;

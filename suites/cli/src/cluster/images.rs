@@ -1,4 +1,4 @@
-//! `plumbline images`: what nodes run, for registries and for clusters that have none.
+//! `plumbline images`: the images that nodes run, for registries and for clusters without one.
 
 use std::{fs, io::Write as _, path::PathBuf, process::ExitCode};
 
@@ -14,16 +14,17 @@ use cluster::image::PROBE;
   kind load image-archive probe.tar
   skopeo copy docker-archive:probe.tar docker://REGISTRY/plumbline-probe:TAG")]
 pub(crate) enum Command {
-    /// Print their names, one a line
+    /// Print the names of the images, one a line
     List(RegistryArgs),
-    /// Write them into an archive, without Docker: this program, which must be static, for this architecture
+    /// Write the images to an archive, without Docker. They contain this program, which must be static, for this
+    /// architecture
     Save(SaveArgs),
 }
 
 /// Where images come from.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RegistryArgs {
-    /// Registry, and folder in it, that images are pulled from
+    /// Registry, and folder in it, from which nodes pull images
     #[arg(long, value_name = "REGISTRY")]
     pub(super) registry: Option<String>,
 }
@@ -32,7 +33,7 @@ pub(crate) struct RegistryArgs {
 pub(crate) struct SaveArgs {
     #[command(flatten)]
     registry: RegistryArgs,
-    /// The archive; it must not be there yet
+    /// The archive; the file must not exist yet
     #[arg(value_name = "FILE")]
     to: PathBuf,
 }

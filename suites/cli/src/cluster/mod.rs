@@ -1,7 +1,7 @@
-//! Clusters by a kubeconfig.
+//! Clusters that a kubeconfig names.
 //!
-//! `exec.rs`: a program in a pod, with this process's pipes. `rbac.rs`: what an account must be allowed to do.
-//! `images.rs`: what nodes run. `reference.rs`: a cluster that another process has brought up.
+//! `exec.rs`: a program in a pod, with this process's pipes. `rbac.rs`: the permissions that an account needs.
+//! `images.rs`: the images that nodes run. `reference.rs`: a cluster that another process has started.
 pub(crate) mod exec;
 pub(crate) mod images;
 pub(crate) mod rbac;
@@ -18,42 +18,42 @@ use lab::IpFamilies;
 use self::images::RegistryArgs;
 pub(crate) use self::reference::ClusterRef;
 
-/// The namespace of runs, if no other is named.
+/// Default namespace of runs.
 pub(crate) const NAMESPACE: &str = "plumbline-run";
 
-/// Where a run is made.
+/// Where a run gets its cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Provider {
     /// Labs that are made on this host
     #[default]
     Lab,
-    /// A cluster that is there, by a kubeconfig
+    /// An existing cluster, given by a kubeconfig
     Existing,
-    /// A cluster of kind, made of this host's containers: all cases run in it
+    /// A kind cluster, made of containers on this host; all cases run in it
     Kind,
 }
 
-/// A cluster of kind.
+/// A kind cluster.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "A cluster of kind (--provider kind)")]
 pub(crate) struct KindArgs {
-    /// Image of the nodes, in place of kind's own choice
+    /// Image of the nodes, instead of kind's default
     #[arg(long, env = "KIND_NODE_IMAGE", value_name = "NAME:TAG")]
     kind_image: Option<String>,
-    /// Use this cluster, and leave it: its images and its agent are those of this run afterwards
+    /// Use this cluster and leave it; afterwards it has the images and the agent of this run
     #[arg(long, value_name = "NAME")]
     reuse: Option<String>,
-    /// Who gives pods their network: kind's own choice, or the reference agent by its option of this name, without any
-    /// other CNI. With --reuse as it was said when the cluster was made
+    /// What gives pods their network: kind's default CNI, or the reference agent by its option of this name, without
+    /// another CNI. With --reuse, the value that the cluster was made with
     #[arg(long, value_name = "kind|agent", value_enum, default_value_t)]
     pod_network: PodNetworkArg,
-    /// API servers: two advertise the address of a balancer in front of both, and one of them can be stopped. The default is as
-    /// many as the cases need that are selected; a cluster that is used again has as many as it had
+    /// Number of API servers. With two, both advertise the address of a load balancer in front of them, and one of them
+    /// can be stopped. The default is the number that the selected cases need; a reused cluster keeps its number
     #[arg(long, value_name = "1|2", value_parser = clap::value_parser!(u8).range(1..=2))]
     apiservers: Option<u8>,
 }
 
-/// Who gives pods their network.
+/// What gives pods their network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 enum PodNetworkArg {
     #[default]
@@ -71,7 +71,7 @@ impl From<PodNetworkArg> for PodNetwork {
 }
 
 impl KindArgs {
-    /// As options of the command line.
+    /// The options as text for the command line.
     pub(crate) fn options(&self) -> String {
         let image = self
             .kind_image
@@ -84,17 +84,17 @@ impl KindArgs {
         image.chain(reuse).chain(network).chain(servers).collect()
     }
 
-    /// The option that was given which only these clusters have.
-    pub(crate) fn told(&self) -> Option<&'static str> {
+    /// The first given option that only kind clusters have.
+    pub(crate) fn first_option(&self) -> Option<&'static str> {
         let reuse = self.reuse.as_ref().map(|_| "--reuse");
         let network = (self.pod_network != PodNetworkArg::Kind).then_some("--pod-network");
         reuse.or(network).or(self.apiservers.map(|_| "--apiservers"))
     }
 
-    /// The cluster of a run of these cases.
+    /// The kind cluster for a run of these cases.
     ///
     /// # Errors
-    /// There is no such target on kind.
+    /// The target cannot run on kind.
     pub(crate) fn cluster(
         self,
         target: &str,
@@ -131,7 +131,7 @@ impl KindArgs {
     }
 }
 
-/// As many as cases ask for, where there are nodes for them.
+/// The largest number that a case needs, if the cluster has the nodes for it.
 fn api_servers(nodes: u8, cases: &[Case]) -> u8 {
     let several = |case: &Case| {
         let all = case.needs.also.iter();
@@ -145,54 +145,54 @@ fn api_servers(nodes: u8, cases: &[Case]) -> u8 {
     }
 }
 
-/// A cluster that is there.
+/// An existing cluster.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "A cluster that is there (--provider existing)")]
 pub(crate) struct ExistingArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// What the suite may do: namespaced (objects in --namespace, which has to be there), api (the default; in namespaces of
-    /// its own), or node (a privileged pod on each node, too, through which processes run there; agents of --target are stopped
-    /// and started). What an account needs for it: `plumbline rbac`
+    /// Permissions of the suite: namespaced (objects in --namespace, which must exist), api (the default; namespaces of
+    /// its own), or node (also a privileged pod on each node, through which processes run there; agents of --target are
+    /// stopped and started). `plumbline rbac` prints the permissions that the account needs
     #[arg(long, value_name = "namespaced|api|node", value_parser = rbac::tier)]
     tier: Option<Tier>,
     #[command(flatten)]
     registry: RegistryArgs,
-    /// The image of clients and backends, which nodes have or can pull, in place of that of `plumbline images list`; its
-    /// entry point is `plumbline probe`
+    /// Image of clients and backends, which nodes have or can pull, instead of the one that `plumbline images list`
+    /// prints; its entry point is `plumbline probe`
     #[arg(long, value_name = "IMAGE", conflicts_with = "registry")]
     image: Option<String>,
-    /// Where plumbline is in that image, if not at /plumbline
+    /// Path of plumbline in that image, if it is not /plumbline
     #[arg(long, value_name = "PATH")]
     image_program: Option<String>,
-    /// Architectures that the image is for; nodes of others are left out. The default is that of this program, as `plumbline images
-    /// save` makes it
+    /// Architectures of the image; nodes of other architectures are left out. The default is the architecture of this
+    /// program, as in the archive of `plumbline images save`
     #[arg(long, value_name = "amd64|arm64", value_delimiter = ',')]
     image_arch: Vec<String>,
-    /// Name of a Secret (kubernetes.io/dockerconfigjson) by which nodes pull the image; may be said several times. Pods name it, the
-    /// suite does not make it: with --tier namespaced it is in that namespace; otherwise something has to put it into each
-    /// namespace with the label plumbline-run, such as a policy that copies it. Where it is not, the run ends before its first
-    /// pod, if the account may get Secrets
+    /// Name of a Secret (kubernetes.io/dockerconfigjson) with which nodes pull the image; repeatable. Pods name it; the
+    /// suite does not create it. With --tier namespaced the Secret is in --namespace; otherwise something must copy it
+    /// to each namespace with the label plumbline-run, such as a policy. If it is missing and the account may get
+    /// Secrets, the run ends before its first pod
     #[arg(long, value_name = "NAME")]
     image_pull_secret: Vec<String>,
-    /// Namespace of what belongs to the whole run, made and removed by it; with --tier namespaced that of everything, which
-    /// stays
+    /// Namespace of the objects of the whole run; the run creates and removes it. With --tier namespaced it holds all
+    /// objects and stays
     #[arg(long, value_name = "NAME")]
     namespace: Option<String>,
 }
 
 impl ExistingArgs {
-    /// Whether all is in one namespace.
+    /// Whether all objects are in one namespace.
     pub(crate) fn is_confined(&self) -> bool {
         self.tier == Some(Tier::Namespaced)
     }
 
-    /// Whether the run may look at nodes.
-    pub(crate) fn asks_nodes(&self) -> bool {
+    /// Whether the run may read nodes.
+    pub(crate) fn may_read_nodes(&self) -> bool {
         self.tier == Some(Tier::Node)
     }
 
-    /// As options of the command line.
+    /// The options as text for the command line.
     pub(crate) fn options(&self) -> String {
         let option = |name: &str, value: &Option<String>| {
             let value = value.as_ref();
@@ -217,9 +217,9 @@ impl ExistingArgs {
         .concat()
     }
 
-    /// Everything that is told of the cluster.
+    /// The settings of the cluster, with the target and the run.
     pub(crate) fn cluster(self, mut tested: Tested, run: &str, plumbline: PathBuf) -> Options {
-        // Pods of others are not shown to an account that has one namespace.
+        // An account with one namespace can't see pods of other namespaces.
         if self.is_confined() {
             tested.agents = None;
         }
@@ -248,24 +248,24 @@ impl ExistingArgs {
     }
 }
 
-/// The way to the API, on the command line.
+/// How to reach the API, on the command line.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ConnectionArgs {
-    /// Instead of $KUBECONFIG, ~/.kube/config, or the account of the pod that it runs in
+    /// The kubeconfig, instead of $KUBECONFIG, ~/.kube/config, or the account of the pod that plumbline runs in
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Of the kubeconfig
+    /// The context of the kubeconfig
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 }
 
 impl ConnectionArgs {
-    /// Whether a cluster is named at all.
-    pub(crate) fn is_told(&self) -> bool {
+    /// Whether an option names a cluster.
+    pub(crate) fn names_a_cluster(&self) -> bool {
         self.kubeconfig.is_some() || self.context.is_some()
     }
 
-    /// The same for the library.
+    /// The options as the type of the library.
     pub(crate) fn connection(self) -> Connection {
         Connection {
             kubeconfig: self.kubeconfig,

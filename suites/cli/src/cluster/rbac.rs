@@ -1,4 +1,4 @@
-//! `plumbline rbac`: what a cluster's administrator grants to the suite.
+//! `plumbline rbac`: the permissions that a cluster's administrator grants to the suite.
 
 use std::process::ExitCode;
 
@@ -11,24 +11,25 @@ use super::NAMESPACE;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
   plumbline rbac --tier node | kubectl apply -f -
-  plumbline rbac --service-account ci/plumbline | kubectl apply -f -     the role, and who has it
-  plumbline rbac --tier namespaced --namespace team | kubectl apply -f -     nothing outside of a namespace that is there
+  plumbline rbac --service-account ci/plumbline | kubectl apply -f -     the role and its binding
+  plumbline rbac --tier namespaced --namespace team | kubectl apply -f -     nothing outside of an existing namespace
 
-Everything that a run makes has the label plumbline-run, and is in namespaces of its own (or in the one that it is given). It
-reads Services, EndpointSlices and pods of others, and changes none. For reports it reads the ConfigMaps that pods of the
---target name: without that right (get configmaps) the report says what was not read. With --tier node and a --target, cases stop and start its
-agents: their DaemonSet gets the label, too, with another update strategy and an affinity, and nodes do whose agent is stopped;
-both are given back at the end, or by `plumbline heal`. Privileged pods are no right of RBAC: the run's namespace has the label
-pod-security.kubernetes.io/enforce=privileged, and other policies of the cluster have to except it.")]
+Everything that a run makes has the label plumbline-run, and is in namespaces of its own (or in --namespace). The run reads
+Services, EndpointSlices and pods of other owners, and changes none. For reports it reads the ConfigMaps that pods of the
+--target name; without that permission (get configmaps) the report lists what was not read. With --tier node and a --target,
+cases stop and start its agents: their DaemonSet gets the label, another update strategy and an affinity, and nodes with a
+stopped agent get the label; the end of the run or `plumbline heal` restores both. RBAC does not cover privileged pods: the
+run's namespace has the label pod-security.kubernetes.io/enforce=privileged, and other policies of the cluster have to exempt
+it.")]
 pub(crate) struct Arguments {
-    /// What the suite may do: namespaced (objects in one namespace), api (in namespaces of its own), or node (privileged pods on
-    /// nodes, too)
+    /// Permissions of the suite: namespaced (objects in one namespace), api (namespaces of its own), or node (also
+    /// privileged pods on nodes)
     #[arg(long, value_name = "namespaced|api|node", default_value = "api", value_parser = tier)]
     tier: Tier,
-    /// The namespace of the tier namespaced
+    /// Namespace of the tier namespaced
     #[arg(long, value_name = "NAME", default_value = NAMESPACE)]
     namespace: String,
-    /// Also a binding to this account, and the account
+    /// Also print the account and a binding to it
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = account)]
     service_account: Option<Account>,
 }
@@ -55,7 +56,7 @@ fn account(text: &str) -> Result<Account, String> {
     }
 }
 
-/// As [`Tier::name`].
+/// Parses [`Tier::name`].
 pub(crate) fn tier(text: &str) -> Result<Tier, String> {
     Tier::ALL
         .into_iter()

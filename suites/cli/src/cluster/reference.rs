@@ -1,4 +1,4 @@
-//! A cluster that another process has brought up.
+//! A reference to a cluster that another process has started.
 
 use cluster::Cluster;
 use existing::{About, KubernetesCluster, Own};
@@ -6,23 +6,23 @@ use kind::KindCluster;
 use lab::LabCluster;
 use serde::{Deserialize, Serialize};
 
-/// How a process finds a cluster that another one has: as JSON in the order of a case.
+/// How a process finds the cluster of another process; part of the JSON order of a case.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ClusterRef {
     /// The lab of this name.
     Lab(String),
-    /// The cluster of kind of this name.
+    /// The kind cluster of this name.
     Kind(String),
-    /// One by a kubeconfig, as it was found.
+    /// An existing cluster, with its survey.
     Existing(Box<About>),
 }
 
 impl ClusterRef {
-    /// The cluster.
+    /// Connects to the cluster.
     ///
     /// # Errors
-    /// It is not there any more.
+    /// The cluster is gone.
     pub(crate) async fn attach(self) -> anyhow::Result<Cluster> {
         Ok(match self {
             Self::Lab(name) => LabCluster::attach(&name).await?.cluster().clone(),
@@ -31,7 +31,7 @@ impl ClusterRef {
         })
     }
 
-    /// Whether cases that run beside each other share this machine and nothing else.
+    /// Whether the cluster is a lab: concurrent cases then share only this machine.
     pub(crate) fn is_lab(&self) -> bool {
         matches!(self, Self::Lab(_))
     }

@@ -1,4 +1,4 @@
-//! Whose cgroup is meant.
+//! The client, and the cgroup that it is in.
 
 use std::{
     collections::VecDeque,
@@ -13,27 +13,27 @@ use doctor::Examination;
 #[derive(Clone, Debug, Default, clap::Args)]
 #[group(multiple = false)]
 pub(super) struct Client {
-    /// Its cgroup, as a path [default: the root, whose programs run for every process]
+    /// The client's cgroup, as a path [default: the root, whose programs run for every process]
     #[arg(long, value_name = "PATH")]
     cgroup: Option<PathBuf>,
-    /// A process of it
+    /// A process of the client
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
-    /// Its container's id, or the beginning of it: what its cgroup's name contains
+    /// The client's container id, or the beginning of it: cgroup names contain it
     #[arg(long, value_name = "ID")]
     container: Option<String>,
-    /// It is outside of this node: packets that come in by a device
+    /// The client is outside this node: its packets come in by a device
     #[arg(long)]
     pub(super) outside: bool,
 }
 
-/// Most cgroups that are looked through for a container's.
+/// Limit of cgroups that are searched for a container's.
 const MOST: usize = 50_000;
-/// An id that is shorter names too many.
+/// Shortest accepted prefix: a shorter one matches too many containers.
 const SHORTEST: usize = 6;
 
 impl Client {
-    /// Its cgroup.
+    /// The client's cgroup.
     pub(super) fn cgroup(&self, examination: &Examination) -> anyhow::Result<PathBuf> {
         if let Some(pid) = self.pid {
             let cgroup = examination.cgroup_of(pid);
@@ -57,7 +57,8 @@ impl Client {
     }
 }
 
-/// The cgroup below a folder whose name contains a container's id. Those below it are its own.
+/// The cgroup below a folder whose name contains a container's id. The cgroups below that one belong to the container,
+/// too.
 fn find(root: &Path, container: &str) -> anyhow::Result<PathBuf> {
     if container.len() < SHORTEST {
         bail!("expected at least {SHORTEST} characters of a container's id, found {container:?}");
@@ -70,7 +71,7 @@ fn find(root: &Path, container: &str) -> anyhow::Result<PathBuf> {
         if seen > MOST {
             bail!("there are more than {MOST} cgroups: name it with --cgroup");
         }
-        // It may have been removed since.
+        // The cgroup may have been removed meanwhile.
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 continue;

@@ -9,35 +9,35 @@ use doctor::{
     explain::{End, Explanation, MOST_FOLLOWED, Request, Step},
 };
 
-use super::{HEALTHY, PROBLEMS, Place, client::Client, look, text};
+use super::{HEALTHY, PROBLEMS, Scope, client::Client, look, text};
 
-/// What becomes of one destination.
+/// Show what happens to connections to one destination.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-  plumbline doctor explain 172.17.93.4:8080               for whoever connects there
+  plumbline doctor explain 172.17.93.4:8080               for any process that connects there
   plumbline doctor explain 172.17.93.4:8080 --pid 4711    for one process, by its cgroups
   plumbline doctor explain 10.96.0.10:53 --protocol udp   connected sockets, and each datagram
   plumbline doctor explain 192.0.2.1:30080 --outside      for packets that come in from outside
 
-Each program is given what the one before has made of the destination, as the kernel does it.
+Each program gets the destination as the previous one has rewritten it, as in the kernel.
 ")]
 pub(super) struct Arguments {
-    /// Where the client wants to go; IPv6 in brackets
+    /// Destination of the client; IPv6 in brackets
     #[arg(value_name = "ADDRESS:PORT")]
     destination: SocketAddr,
-    /// By which protocol
+    /// Protocol
     #[arg(long, value_enum, default_value_t = ProtocolArg::Tcp)]
     protocol: ProtocolArg,
     #[command(flatten)]
     client: Client,
     #[command(flatten)]
-    place: Place,
-    /// As JSON, whose form is documented in `doctor::explain`
+    scope: Scope,
+    /// Print JSON, whose format is documented in `doctor::explain`
     #[arg(long)]
     json: bool,
 }
 
-/// A protocol as it is written.
+/// A protocol as an option value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ProtocolArg {
     Tcp,
@@ -56,7 +56,7 @@ impl From<ProtocolArg> for Protocol {
 }
 
 pub(super) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let examination = look::look(arguments.place.options(), false).await?;
+    let examination = look::look(arguments.scope.options(), false).await?;
     let request = Request {
         destination: Destination {
             protocol: arguments.protocol.into(),
@@ -68,9 +68,9 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     };
     let explanation = examination.explain(&request)?;
     if arguments.json {
-        text::say(&format!("{}\n", serde_json::to_string_pretty(&explanation)?))?;
+        text::print(&format!("{}\n", serde_json::to_string_pretty(&explanation)?))?;
     } else {
-        text::say(&show(&explanation, text::width()))?;
+        text::print(&show(&explanation, text::width()))?;
     }
     Ok(ExitCode::from(if explanation.consistent {
         HEALTHY
@@ -129,7 +129,7 @@ fn ids(ids: &[u32]) -> String {
 }
 
 fn addresses(addresses: &BTreeSet<SocketAddr>) -> String {
-    /// Most that a cell shows.
+    /// Limit of entries in a cell.
     const SHOWN: usize = 3;
     let mut shown: Vec<String> = addresses.iter().take(SHOWN).map(ToString::to_string).collect();
     match addresses.len() {

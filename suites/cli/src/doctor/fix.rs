@@ -1,4 +1,4 @@
-//! `plumbline doctor --fix`: shows what would be evicted and why, asks, evicts, looks again.
+//! `plumbline doctor --fix`: shows the planned evictions and why, asks for confirmation, evicts, examines again.
 
 use std::{
     io::{BufRead as _, IsTerminal as _, Write as _, stderr, stdin},
@@ -13,34 +13,34 @@ use doctor::{
 };
 use serde::Serialize;
 
-use super::{Place, code, look, problems::problems, show, text};
+use super::{Scope, code, look, problems::problems, show, text};
 
-/// What is to be evicted.
+/// What `--fix` evicts.
 #[derive(Debug, clap::Args)]
 pub(super) struct Fix {
-    /// Evict what is certainly stale, after showing it and asking
+    /// Evict programs that are certainly stale, after a confirmation
     #[arg(long)]
     fix: bool,
-    /// With --fix: also what is suspected to be stale
+    /// With --fix: also evict programs that are suspected to be stale
     #[arg(long, requires = "fix")]
     suspected: bool,
-    /// With --fix: also this program, from everywhere, whosever it is and whether it is stale or not; repeatable
+    /// With --fix: also evict this program everywhere, whatever its owner and whether it is stale or not; repeatable
     #[arg(long, requires = "fix", value_name = "PROGRAM")]
     evict: Vec<u32>,
-    /// With --fix: do not ask
+    /// With --fix: do not ask for confirmation
     #[arg(long, requires = "fix")]
     yes: bool,
 }
 
-/// What `--fix --json` prints. Of the same schema as a report.
+/// What `--fix --json` prints. It shares the schema of a report.
 #[derive(Debug, Serialize)]
 struct Fixed<'a> {
     schema: u32,
-    /// What was found before.
+    /// The report before the evictions.
     before: &'a Report,
-    /// What was done about it.
+    /// The evictions.
     done: Vec<Done>,
-    /// What was found after.
+    /// The report after the evictions.
     after: &'a Report,
 }
 
@@ -52,7 +52,7 @@ impl Fix {
 
 pub(super) async fn run(
     examination: &mut Examination,
-    place: &Place,
+    scope: &Scope,
     fix: &Fix,
     json: bool,
 ) -> anyhow::Result<ExitCode> {
@@ -73,7 +73,7 @@ pub(super) async fn run(
     };
     let chosen = choose(examination, &wanted);
     if !json {
-        text::say(&plan(examination, &chosen, &wanted, width))?;
+        text::print(&plan(examination, &chosen, &wanted, width))?;
     }
     if !chosen.is_empty() && !fix.yes && !agreed(chosen.len())? {
         bail!("nothing was evicted");
@@ -82,7 +82,7 @@ pub(super) async fn run(
     let done = heal(examination, chosen);
     let before = examination.report.clone();
     if evicted {
-        *examination = look::look(place.options(), before.services.is_some()).await?;
+        *examination = look::look(scope.options(), before.services.is_some()).await?;
     }
     let after = &examination.report;
     if json {
@@ -92,14 +92,14 @@ pub(super) async fn run(
             done,
             after,
         };
-        text::say(&format!("{}\n", serde_json::to_string_pretty(&fixed)?))?;
+        text::print(&format!("{}\n", serde_json::to_string_pretty(&fixed)?))?;
     } else {
-        text::say(&result(&done, after, width))?;
+        text::print(&result(&done, after, width))?;
     }
     Ok(code(after))
 }
 
-/// What would be done, and why.
+/// The planned evictions, and why.
 fn plan(examination: &Examination, chosen: &[Eviction], wanted: &Wanted, width: u16) -> String {
     let mut shown = problems(&examination.report, None, width);
     if chosen.is_empty() {
@@ -123,7 +123,7 @@ fn plan(examination: &Examination, chosen: &[Eviction], wanted: &Wanted, width: 
     shown
 }
 
-/// Asks on the terminal.
+/// Asks for confirmation on the terminal.
 fn agreed(count: usize) -> anyhow::Result<bool> {
     if !stdin().is_terminal() {
         bail!("nothing was evicted: there is no terminal to ask on; say --yes if that is to be done");
@@ -134,7 +134,7 @@ fn agreed(count: usize) -> anyhow::Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// What came of it.
+/// The result of the evictions.
 fn result(done: &[Done], after: &Report, width: u16) -> String {
     let mut shown = String::new();
     for one in done {

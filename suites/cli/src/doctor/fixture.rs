@@ -1,4 +1,4 @@
-//! A node of Cilium's, made up: as many pods as are wanted, and as many programs for each that only tail calls reach.
+//! A made-up Cilium node with any number of pods, and with any number of programs for each that only tail calls reach.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use doctor::report::{
     ProgArray, Program, Report, SCHEMA, Standing, TailCalled, Verdict, Whose,
 };
 
-/// Socket hooks of Cilium's, and its programs at them.
+/// Cilium's programs at socket hooks.
 const SOCKETS: [(&str, &str); 9] = [
     ("post_bind4", "cil_sock4_post_"),
     ("connect4", "cil_sock4_conne"),
@@ -20,13 +20,13 @@ const SOCKETS: [(&str, &str); 9] = [
     ("getpeername6", "cil_sock6_getpe"),
 ];
 
-/// The first of the programs at sockets, at pods' devices, in arrays; the first array.
+/// First ids of programs at sockets, of programs at pods' devices, of programs in arrays, and of arrays.
 const FIRST: (u32, u32, u32, u32) = (100, 1000, 10_000, 2000);
-/// Programs of one array are numbered from the next of these on.
+/// Distance between the first program ids of two arrays.
 const STEP: u32 = 100;
 
-/// Each pod's program at its device has an array of `calls` programs, the second of which the first goes on as. One more is
-/// called by a program that is attached nowhere.
+/// Each pod's program at its device has an array of `calls` programs, and the first of these calls the second. One more
+/// program is called by a program that is attached nowhere.
 pub(super) fn cilium(pods: u32, calls: u32) -> Report {
     let mut report = empty();
     for ((hook, name), id) in SOCKETS.into_iter().zip(FIRST.0..) {

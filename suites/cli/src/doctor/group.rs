@@ -1,4 +1,4 @@
-//! Attachments that say the same, together: one program of Cilium's at 37 devices is one row of the page.
+//! Groups of equal attachments: one Cilium program at 37 devices is one row of the page.
 
 use std::collections::BTreeSet;
 
@@ -6,25 +6,25 @@ use doctor::report::{Attachment, Place, Report, Standing};
 
 use super::show::{stale, whose};
 
-/// Attachments of programs of one name and owner, at one hook and in one turn.
+/// Attachments of programs of one name and owner, at one hook and in one position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Group<'a> {
     pub(super) hook: String,
-    /// Its turn at the hook, from 1 on.
+    /// Position at the hook, from 1.
     pub(super) turn: u32,
     pub(super) name: &'a str,
     pub(super) programs: BTreeSet<u32>,
     pub(super) whose: String,
-    /// Places without the hook, in the order of the report.
+    /// Places of the attachments without the hook, in the order of the report.
     pub(super) places: Vec<String>,
     devices: bool,
-    /// What is wrong with them; empty: nothing.
+    /// What is wrong with them; empty if nothing is.
     pub(super) stale: &'static str,
-    /// The place's turn on a connection's way.
+    /// Position of the place on a connection's path.
     pub(super) met: usize,
 }
 
-/// Attachments that can rewrite an address, in the order in which a connection meets them; and the others.
+/// Attachments that can rewrite an address, in the order in which a connection reaches them; and the others.
 pub(super) fn groups(report: &Report) -> (Vec<Group<'_>>, Vec<&Attachment>) {
     let mut groups: Vec<Group<'_>> = Vec::new();
     let mut others = Vec::new();
@@ -32,7 +32,7 @@ pub(super) fn groups(report: &Report) -> (Vec<Group<'_>>, Vec<&Attachment>) {
         if attachment.standing == Standing::OtherNode {
             continue;
         }
-        // What is wrong is never among what is only counted.
+        // A stale attachment is always shown, never only counted.
         let stale = stale(attachment);
         let met = match attachment.place.rewrites() {
             None if stale.is_empty() => {
@@ -65,7 +65,7 @@ pub(super) fn groups(report: &Report) -> (Vec<Group<'_>>, Vec<&Attachment>) {
     (groups, others)
 }
 
-/// A place without its hook, as short as it can be told.
+/// A place without its hook, in its shortest form.
 fn short(place: &Place) -> String {
     match place {
         Place::Cgroup { path: Some(path), .. } => path.display().to_string(),
@@ -101,12 +101,12 @@ impl Group<'_> {
         }
     }
 
-    /// Whether they are at network devices.
+    /// Whether the attachments are at network devices.
     pub(super) const fn is_at_devices(&self) -> bool {
         self.devices
     }
 
-    /// Where they are: a place or two by name, more by number.
+    /// The places: up to two by name, more by number.
     pub(super) fn at(&self) -> String {
         const NAMED: usize = 2;
         if self.places.len() <= NAMED {

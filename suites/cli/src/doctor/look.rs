@@ -1,4 +1,4 @@
-//! Examines, with a sign of life where it takes long.
+//! Examines the node, with a spinner if that takes long.
 
 use std::{
     io::{IsTerminal as _, stderr},
@@ -9,12 +9,12 @@ use doctor::{Examination, Options, examine};
 use indicatif::ProgressBar;
 use tokio::time::timeout;
 
-/// A look at a node takes less, if its maps and processes are not very many.
+/// An examination takes less, unless the node has very many maps and processes.
 const SILENT: Duration = Duration::from_secs(2);
-/// Between two signs.
+/// Interval of the spinner.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Looks at this node.
+/// Examines this node.
 pub(super) async fn look(options: Options, services: bool) -> anyhow::Result<Examination> {
     let mut looking = tokio::task::spawn_blocking(move || {
         let mut examination = examine(&options)?;

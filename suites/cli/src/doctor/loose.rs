@@ -1,4 +1,4 @@
-//! Programs that are attached nowhere: those that tail calls reach, and the others with what keeps them.
+//! Programs that are attached nowhere: those that tail calls reach, and the others with what keeps them loaded.
 
 use std::path::PathBuf;
 
@@ -12,14 +12,14 @@ use super::{
     text::{paragraph, table},
 };
 
-/// All of them.
+/// Both tables.
 pub(super) fn loose(report: &Report, width: u16) -> String {
     let (called, idle): (Vec<&Loose>, Vec<&Loose>) =
         report.loose.iter().partition(|loose| loose.in_use().is_some());
     reached(report, &called, width) + &nowhere(report, &idle, width)
 }
 
-/// Those that run by tail calls, caller by caller.
+/// Programs that run by tail calls, grouped by caller.
 fn reached(report: &Report, called: &[&Loose], width: u16) -> String {
     if called.is_empty() {
         return String::new();
@@ -40,7 +40,7 @@ fn reached(report: &Report, called: &[&Loose], width: u16) -> String {
     text + "\n"
 }
 
-/// The others.
+/// Programs that no tail call reaches.
 fn nowhere(report: &Report, idle: &[&Loose], width: u16) -> String {
     if idle.is_empty() {
         return String::new();
@@ -80,7 +80,7 @@ fn title(report: &Report, id: u32) -> String {
     )
 }
 
-/// From where and through what tail calls reach a program.
+/// The callers and arrays through which tail calls reach a program.
 fn how_called(report: &Report, loose: &Loose) -> String {
     let Some(called) = &loose.tail_called else {
         return String::new();
@@ -105,7 +105,7 @@ fn how_called(report: &Report, loose: &Loose) -> String {
     }
 }
 
-/// What keeps a program loaded that no tail call reaches: of pins and holders, at most so many.
+/// What keeps a program loaded that no tail call reaches: pins and holders, at most `most` of each.
 pub(super) fn kept_by(report: &Report, loose: &Loose, most: usize) -> String {
     if loose.tail_called.is_some() {
         return how_called(report, loose);

@@ -1,9 +1,10 @@
-//! `plumbline doctor`: what rewrites connections and packets on this node, of any implementation.
+//! `plumbline doctor`: what rewrites connections and packets on this node, for any implementation.
 //!
-//! Files: `page` and `group` (the report on a page), `show` and `loose` (all of it), `problems` (of both), `explain` and `client` (one destination, and whose cgroup is meant), `fix` (evicts),
-//! `look` (examines, with a sign of life), `text` (paragraphs and tables of the terminal's width).
+//! Files: `page` and `group` (the report on a page), `show` and `loose` (the full report), `problems` (for both),
+//! `explain` and `client` (one destination, and the cgroup of its client), `fix` (evicts), `look` (examines, with a
+//! spinner), `text` (paragraphs and tables of the terminal's width).
 //!
-//! Exit codes: [`HEALTHY`], [`PROBLEMS`]; what fails altogether ends with [`COULD_NOT_RUN`](crate::COULD_NOT_RUN).
+//! Exit codes: [`HEALTHY`], [`PROBLEMS`], and [`COULD_NOT_RUN`](crate::COULD_NOT_RUN) on errors.
 
 mod client;
 mod explain;
@@ -25,19 +26,19 @@ use doctor::{
     report::{Report, Verdict},
 };
 
-/// Nothing is wrong, as far as could be seen; or the programs agree about what was to be explained.
+/// No problem was found; for `explain`, all programs agree about the destination.
 const HEALTHY: u8 = 0;
-/// Something is wrong, or still is after `--fix`.
+/// At least one problem was found, or remains after `--fix`.
 const PROBLEMS: u8 = 1;
 
-/// What rewrites connections and packets on this node, and what of it is left over from an earlier start.
+/// Show what rewrites connections and packets on this node, and which programs are left over from an earlier start.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     long_about = "\
-What rewrites connections and packets on this node, in which order, by which maps, and whose it is: this project's agent, \
-Cilium, Calico or anybody's. Needs no cluster and no agent; run it as root on the node itself (or in a container with the \
-host's process, network, cgroup and mount namespaces). It only reads, unless it is told to --fix.",
+Show what rewrites connections and packets on this node, in which order, by which maps, and which implementation owns it: \
+this project's agent, Cilium, Calico or another one. Needs no cluster and no agent; run it as root on the node itself (or in a container with the \
+host's process, network, cgroup and mount namespaces). It only reads, except with --fix.",
     after_long_help = "\
 WHAT IT IS FOR
   Pods of one node can't reach 172.17.93.4:8080. The service has one endpoint, 172.16.109.127,
@@ -52,34 +53,34 @@ WHAT IT IS FOR
     no service, and lets it pass. By map 144 it would be 172.16.109.127:8080. ...
 
     # plumbline doctor explain 172.17.93.4:8080
-      what becomes of one destination, program by program
+      shows what happens to one destination, program by program
     # plumbline doctor --fix --suspected
-      shows what would be detached and why, asks, detaches, looks again
+      shows what would be detached and why, asks for confirmation, detaches, examines again
 
 WHAT IS CALLED STALE
   certain    a program of this project's agent that its pins do not name, beside one that they do
   suspected  two programs of one owner at the same hook of one chain that read different maps of
              the same name, of which the younger one's are pinned or the older one's are not.
-             Owners other than this project are guessed from names and pins, which anybody may
-             choose: look at the reasons before you agree.
+             Owners other than this project are guessed from names and pins, which any program
+             may choose: read the reasons before you agree.
 
 EXIT CODES
-  0  healthy, as far as could be seen (what could not be is listed)
+  0  healthy, as far as could be read (what could not be read is listed)
   1  problems, or problems that remain after --fix; explain: a stale program decides, or programs
      disagree
-  2  nothing could be looked at: privileges are missing (root, or CAP_SYS_ADMIN and
-     CAP_NET_ADMIN), no cgroup v2 here; or nothing was done
+  2  nothing could be examined: privileges are missing (root, or CAP_SYS_ADMIN and
+     CAP_NET_ADMIN), no cgroup v2 here; or --fix did nothing
 "
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    place: Place,
-    /// As JSON, whose form is documented in `doctor::report`
+    scope: Scope,
+    /// Print JSON, whose format is documented in `doctor::report`
     #[arg(long)]
     json: bool,
-    /// Also list every service of every set of maps whose layout is known
+    /// Also list every service of every set of maps with a known layout
     #[arg(long)]
     services: bool,
     /// List every program, tail call and map, place by place, instead of a page
@@ -91,28 +92,28 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// What becomes of one destination: through each program in the order in which the kernel runs them
+    /// Show what happens to connections to one destination: each program in the order in which the kernel runs them
     Explain(explain::Arguments),
 }
 
-/// Where to look.
+/// What to examine.
 #[derive(Clone, Debug, clap::Args)]
-struct Place {
-    /// Where cgroup v2 is mounted [default: where this mount namespace has it]
+struct Scope {
+    /// Mount point of cgroup v2 [default: found in this mount namespace]
     #[arg(long, value_name = "FOLDER")]
     cgroup_mount: Option<PathBuf>,
     /// The bpffs of this project's agent
     #[arg(long, value_name = "FOLDER", default_value = "/sys/fs/bpf")]
     bpffs: PathBuf,
-    /// Where that agent answers /readyz
+    /// Address where that agent answers /readyz
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9440")]
     agent: SocketAddr,
-    /// Only what runs for processes of this cgroup and of those below it: where several nodes share a kernel
+    /// Only show programs that run for processes of this cgroup and those below it: for nodes that share a kernel
     #[arg(long, value_name = "CGROUP")]
     below: Option<PathBuf>,
 }
 
-impl Place {
+impl Scope {
     fn options(&self) -> Options {
         Options {
             cgroup: self.cgroup_mount.clone(),
@@ -126,7 +127,7 @@ impl Place {
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let Arguments {
         command,
-        place,
+        scope,
         json,
         services,
         verbose,
@@ -135,19 +136,19 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     if let Some(Command::Explain(arguments)) = command {
         return explain::run(arguments).await;
     }
-    let mut examination = look::look(place.options(), services).await?;
+    let mut examination = look::look(scope.options(), services).await?;
     if fix.is_wanted() {
-        return fix::run(&mut examination, &place, &fix, json).await;
+        return fix::run(&mut examination, &scope, &fix, json).await;
     }
     if json {
-        text::say(&format!(
+        text::print(&format!(
             "{}\n",
             serde_json::to_string_pretty(&examination.report)?
         ))?;
     } else if verbose {
-        text::say(&show::report(&examination.report, text::width()))?;
+        text::print(&show::report(&examination.report, text::width()))?;
     } else {
-        text::say(&page::page(&examination.report, text::width()))?;
+        text::print(&page::page(&examination.report, text::width()))?;
     }
     Ok(code(&examination.report))
 }

@@ -1,4 +1,4 @@
-//! The report on a page: what it comes to, what is wrong, what can rewrite an address first; the rest by number.
+//! The report on a page: the verdict, problems, and programs that can rewrite an address first; the rest by number.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +13,10 @@ use super::{
 };
 use crate::count::counted;
 
-/// Rows of one table that a page shows; what is stale is shown beyond that.
+/// Limit of rows in a table of the page; stale attachments are shown beyond it.
 const ROWS: usize = 12;
 
-/// What a terminal without scrolling shows of an ordinary node.
+/// The page: what fits on a terminal without scrolling, on an ordinary node.
 pub(super) fn page(report: &Report, width: u16) -> String {
     let (groups, others) = groups(report);
     let mut text = verdict(report, width);
@@ -45,7 +45,7 @@ pub(super) fn page(report: &Report, width: u16) -> String {
     text + "-v lists every program, tail call and map; --json has the same for machines.\n"
 }
 
-/// What can rewrite an address: at sockets, then at devices.
+/// Programs that can rewrite an address: at sockets, then at devices.
 fn rewriting(groups: Vec<Group<'_>>, width: u16) -> String {
     if groups.is_empty() {
         return "No program is attached where addresses are rewritten.\n\n".to_owned();
@@ -65,12 +65,12 @@ fn rewriting(groups: Vec<Group<'_>>, width: u16) -> String {
     text
 }
 
-/// One table of at most [`ROWS`], and those that are stale.
+/// One table of at most [`ROWS`] rows, plus the stale ones.
 fn rows(what: &str, groups: Vec<Group<'_>>, width: u16) -> String {
     if groups.is_empty() {
         return String::new();
     }
-    // A place that all have in common is said once.
+    // A place that all rows share is named once.
     let places: BTreeSet<&String> = groups.iter().flat_map(|group| &group.places).collect();
     let common = match places.first() {
         Some(place) if places.len() == 1 => Some((*place).clone()),
@@ -115,7 +115,7 @@ fn rows(what: &str, groups: Vec<Group<'_>>, width: u16) -> String {
     heading + &table + &rest
 }
 
-/// Programs at hooks where no address is rewritten, by owner.
+/// Programs at hooks where addresses are not rewritten, by owner.
 fn besides(report: &Report, others: &[&Attachment]) -> Option<String> {
     let mut owners: BTreeMap<String, (usize, BTreeSet<String>)> = BTreeMap::new();
     for attachment in others {
@@ -158,7 +158,7 @@ fn called(report: &Report) -> Option<String> {
     })
 }
 
-/// How many are whose.
+/// The number of programs of each owner.
 fn by_owner(report: &Report, loose: &[&Loose]) -> String {
     let mut owners: BTreeMap<String, usize> = BTreeMap::new();
     for loose in loose {
@@ -173,10 +173,10 @@ fn by_owner(report: &Report, loose: &[&Loose]) -> String {
     owners.join(", ")
 }
 
-/// Programs that are attached nowhere and that nothing reaches: those that only others of them call, and the rest, with
-/// what keeps a few of them.
+/// Programs that are attached nowhere and that nothing reaches: those that only each other call, and the rest, with
+/// what keeps a few of them loaded.
 fn idle(report: &Report) -> Vec<String> {
-    /// Programs that are named with what keeps them.
+    /// Limit of programs that are named with what keeps them loaded.
     const NAMED: usize = 3;
     let idle = report.loose.iter().filter(|loose| loose.in_use().is_none());
     let (called, kept): (Vec<&Loose>, Vec<&Loose>) = idle.partition(|loose| loose.tail_called.is_some());
@@ -212,7 +212,7 @@ fn idle(report: &Report) -> Vec<String> {
     lines
 }
 
-/// How many maps there are, and how many of them can be read.
+/// How many maps there are, and how many are readable.
 fn maps(report: &Report) -> Option<String> {
     let known = report.maps.values().filter(|map| map.layout.is_some()).count();
     let read = match known {
@@ -235,7 +235,7 @@ mod tests {
         *,
     };
 
-    /// Columns of the narrowest terminal that is still common.
+    /// Columns of the narrowest common terminal.
     const NARROW: u16 = 80;
 
     #[test]
@@ -250,7 +250,7 @@ mod tests {
         }
     }
 
-    /// Of one kind, of programs from a number on.
+    /// A problem of one kind, about programs with ids from `program`.
     fn problem(program: u32) -> Problem {
         Problem {
             kind: ProblemKind::StalePrograms,
@@ -270,7 +270,7 @@ mod tests {
         let mut report = cilium(3, 1);
         report.verdict = Verdict::Problems;
         report.problems = (1000..1005).map(problem).collect();
-        // More hooks than a table shows, and the last of them stale.
+        // More hooks than a table shows, and the last ones stale.
         for number in 0..20 {
             let (id, name) = (3000 + number, format!("other_{number}"));
             program(&mut report, id, &name, "sched_cls", &[]);

@@ -1,15 +1,15 @@
-//! What is wrong, in words.
+//! Problems as text.
 
 use doctor::report::{Problem, ProblemKind, Report};
 
 use super::text::{paragraph, table};
 
-/// Problems of one kind that a page tells of one by one; those after them it names together.
+/// Limit of problems of one kind that a page describes one by one; it names the rest together.
 const ALIKE: usize = 3;
-/// Services that a page shows of one problem.
+/// Limit of services that a page shows for one problem.
 const MISLED: usize = 3;
 
-/// What is wrong, worst first; on a page, many of one kind are told of together, and none is left out.
+/// Problems, worst first. A page groups many of one kind, and omits none.
 pub(super) fn problems(report: &Report, page: Option<Page>, width: u16) -> String {
     let mut text = String::new();
     let mut alike: Vec<(&Problem, Vec<&Problem>)> = Vec::new();
@@ -39,18 +39,18 @@ pub(super) fn problems(report: &Report, page: Option<Page>, width: u16) -> Strin
     text
 }
 
-/// That a page is wanted.
+/// Marks that the text is for a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Page;
 
-/// Failed checks are few, and each is about something else.
+/// Failed checks are not grouped: they are few, and each is about something else.
 fn is_like(one: &Problem, other: &Problem) -> bool {
     one.kind != ProblemKind::CheckFailed && (one.kind, one.certainty) == (other.kind, other.certainty)
 }
 
-/// Problems of one kind, after the first.
+/// One text for all problems of one kind after the first.
 fn together(problems: &[&Problem]) -> String {
-    /// Programs that are named.
+    /// Limit of named programs.
     const NAMED: usize = 12;
     let programs: Vec<String> = problems
         .iter()

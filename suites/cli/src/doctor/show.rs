@@ -1,4 +1,4 @@
-//! All of the report as text: `plumbline doctor -v`.
+//! The full report as text: `plumbline doctor -v`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::count::counted;
 
-/// All of it.
+/// The full report.
 pub(super) fn report(report: &Report, width: u16) -> String {
     let mut text = problems(report, None, width);
     text += &attachments(report, width);
@@ -116,7 +116,7 @@ fn row(report: &Report, attachment: &Attachment) -> [String; 8] {
     ]
 }
 
-/// How sure it is that an attachment is stale; empty: it isn't.
+/// How certain it is that an attachment is stale; empty if it is not stale.
 pub(super) fn stale(attachment: &Attachment) -> &'static str {
     match attachment.stale.as_ref().map(|stale| stale.certainty) {
         Some(Certainty::Certain) => "STALE",
@@ -134,9 +134,9 @@ pub(super) fn whose(program: &Program, standing: Standing) -> String {
     }
 }
 
-/// Ids of maps, those with services by name: the rest is in the table of maps.
+/// Ids of maps, with names for those that have services: the table of maps has the rest.
 fn maps_of(report: &Report, program: &Program) -> String {
-    /// Most that a cell names.
+    /// Limit of named maps in a cell.
     const NAMED: usize = 4;
     let maps: Vec<&Map> = program.maps.iter().filter_map(|id| report.maps.get(id)).collect();
     let named = maps
@@ -200,7 +200,7 @@ fn maps(report: &Report, width: u16) -> String {
     format!("MAPS\n{}\n", table(heading, rows, 2, width))
 }
 
-/// The services of every set of maps, if they were asked for.
+/// The services of every set of maps, with `--services`.
 pub(super) fn services(report: &Report, width: u16) -> String {
     let all = report.services.iter().flatten();
     all.map(|services| services_of(services, width)).collect()
@@ -244,7 +244,7 @@ pub(super) fn blind(report: &Report, width: u16) -> String {
     text + "\n"
 }
 
-/// What it comes to, in a line.
+/// The verdict in one line.
 pub(super) fn verdict(report: &Report, width: u16) -> String {
     let places: std::collections::BTreeSet<&Place> =
         report.attachments.iter().map(|one| &one.place).collect();

@@ -4,27 +4,27 @@ use std::io::{self, Write as _};
 
 use comfy_table::{ContentArrangement, Table, presets};
 
-/// Columns where there is no terminal: lines that mail and tickets do not break.
+/// Columns without a terminal: mail and tickets do not wrap lines of this length.
 const ELSEWHERE: u16 = 110;
-/// Narrower than this, nothing could be read.
+/// Minimal columns of a readable table.
 const LEAST: u16 = 60;
 
-/// Columns of the terminal that stdout is.
+/// Columns of the terminal at stdout.
 pub(super) fn width() -> u16 {
     let terminal = terminal_size::terminal_size();
     terminal.map_or(ELSEWHERE, |(terminal_size::Width(columns), _)| columns.max(LEAST))
 }
 
-/// Writes to stdout. Whoever closes it has seen enough (`| head`): that is no error.
-pub(super) fn say(text: &str) -> io::Result<()> {
+/// Writes to stdout. A closed pipe is no error: the reader may need only the first lines (`| head`).
+pub(super) fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        said => said,
+        result => result,
     }
 }
 
-/// A paragraph, indented by blanks.
+/// A paragraph, indented with spaces.
 pub(super) fn paragraph(text: &str, indent: usize, width: u16) -> String {
     let columns = usize::from(width).saturating_sub(indent).max(20);
     let blanks = " ".repeat(indent);

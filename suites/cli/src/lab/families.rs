@@ -1,20 +1,20 @@
-//! `--ipv6` and `--dual`: the address families of a lab that is made.
+//! `--ipv6` and `--dual`: the address families of a new lab.
 
 use lab::IpFamilies;
 
-/// Which families; IPv4 alone without an option.
+/// Address families; IPv4 only without an option.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct FamilyArgs {
-    /// All addresses are IPv6's: nodes, pods, Services, the API server
+    /// Use IPv6 only: for nodes, pods, Services and API servers
     #[arg(long, conflicts_with = "dual")]
     ipv6: bool,
-    /// Both families, IPv4 first
+    /// Use both families, IPv4 first
     #[arg(long)]
     dual: bool,
 }
 
 impl FamilyArgs {
-    /// What they say.
+    /// The chosen families.
     pub(crate) fn families(self) -> IpFamilies {
         match self {
             Self { dual: true, .. } => IpFamilies::Dual,
@@ -23,7 +23,7 @@ impl FamilyArgs {
         }
     }
 
-    /// As options of the command line.
+    /// The options as text for the command line.
     pub(crate) fn options(self) -> &'static str {
         match self.families() {
             IpFamilies::Ipv4 => "",

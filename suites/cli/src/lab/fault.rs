@@ -1,5 +1,4 @@
-//! `plumbline lab fault`: something is wrong with the API servers of a lab, or of a cluster of kind, as long as this program
-//! runs.
+//! `plumbline lab fault`: a fault of the API servers of a lab or of a kind cluster, for as long as this program runs.
 
 use std::{net::IpAddr, process::ExitCode, time::Duration};
 
@@ -12,23 +11,23 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cluster::ClusterRef;
 
-/// What `--help` ends with.
+/// The text after `--help`.
 const HELP: &str = "\
-Who asks the API servers, for --user:
+Users of the API servers, for --user:
   system:node:NODE                 the agent of a node, and `plumbline lab exec NODE -- kubectl …`
   outside                          the client outside the cluster
   system:kube-controller-manager   EndpointSlices, load balancers, scheduling
-The administrator (`plumbline lab kubeconfig`) and the kubelets ask a server of their own, which no fault meets.
-On kind these are known by their certificates, and others by theirs or by their tokens: system:node:NODE is any pod of the
-node (its agent is one), and every other user has its own name, such as system:serviceaccount:NAMESPACE:NAME.
+The administrator (`plumbline lab kubeconfig`) and the kubelets use a server of their own, which has no faults.
+On kind, certificates identify these users; certificates or tokens identify others. system:node:NODE is any pod of the node,
+its agent too; every other user has its own name, such as system:serviceaccount:NAMESPACE:NAME.
 
 Examples:
   plumbline lab fault stop --server 1            default/kubernetes loses it at once
   plumbline lab fault stop --server 1 --kill     … or when its lease has run out, after 15 s
-  plumbline lab fault drop-events --for 20s      watches stay open and say nothing; then they are told 410
+  plumbline lab fault drop-events --for 20s      watches stay open and send nothing, then get 410
   plumbline lab fault refuse 429 --retry-after 1 --user system:node:node1
   plumbline lab fault lag --server 2             one of them shows an old state
-  plumbline lab status                           what is wrong just now
+  plumbline lab status                           shows the current faults
 ";
 
 /// Options of every fault.
@@ -38,13 +37,13 @@ pub(crate) struct FaultArgs {
     /// The lab's name.
     #[arg(long, default_value = DEFAULT_NAME, global = true)]
     name: String,
-    /// A cluster of kind that a run has made with --apiservers 2, instead of a lab
+    /// A kind cluster that a run has made with --apiservers 2, instead of a lab
     #[arg(long, value_name = "NAME", global = true, conflicts_with = "name")]
     kind: Option<String>,
-    /// How long at most, such as 30s or 2m; Ctrl-C ends it earlier
+    /// Longest duration, such as 30s or 2m; Ctrl-C ends the fault earlier
     #[arg(long = "for", value_name = "DURATION", default_value = "60s", global = true)]
     lasts: SignedDuration,
-    /// The number of the API server; without it, all
+    /// Number of the API server; all by default
     #[arg(long, value_name = "NUMBER", global = true)]
     server: Option<u8>,
     /// Only requests of this user; see below
@@ -57,58 +56,58 @@ pub(crate) struct FaultArgs {
     what: What,
 }
 
-/// What goes wrong.
+/// The faults.
 #[derive(Clone, Debug, Subcommand)]
 enum What {
-    /// One does not run: --server says which
+    /// Stop one API server: --server says which
     Stop {
-        /// As by SIGKILL: its lease stays until it runs out
+        /// Stop it as by SIGKILL: its lease stays until it expires
         #[arg(long)]
         kill: bool,
     },
-    /// Watches break in the middle
+    /// Close watches in the middle
     CutWatches {
-        /// How long each lives
+        /// Lifetime of each watch
         #[arg(long, value_name = "DURATION", default_value = "0s")]
         after: SignedDuration,
     },
-    /// Watch events come late
+    /// Delay watch events
     DelayEvents {
-        /// How late, such as 500ms
+        /// The delay, such as 500ms
         by: SignedDuration,
     },
-    /// Watch events are lost; at the end, whoever lost one is told 410 and lists again
+    /// Lose watch events; at the end, every watch that lost one gets 410 Gone, and its client lists again
     DropEvents,
-    /// Every watch is told 410 Gone
+    /// Answer every watch with 410 Gone
     Expire,
-    /// Watches and lists from the cache show the state of the moment in which the fault began
+    /// Serve watches and lists from the cache from the state at the beginning of the fault
     Lag,
-    /// Requests are refused
+    /// Refuse requests
     Refuse {
-        /// The answer: 429, 500, 503 or 504
+        /// Status code: 429, 500, 503 or 504
         #[arg(value_parser = refusal)]
         status: Refusal,
-        /// Seconds after which to ask again
+        /// Seconds in the Retry-After header
         #[arg(long, value_name = "SECONDS")]
         retry_after: Option<u32>,
     },
-    /// Answers come slowly
+    /// Send answers slowly
     Slow {
-        /// At this rate
+        /// Bytes per second
         bytes_per_second: u32,
     },
-    /// Answers break off
+    /// Cut answers off
     Truncate {
-        /// After so many bytes
+        /// Bytes before the cut
         after: usize,
     },
-    /// All API servers advertise the address of a load balancer in front of them: they are started again with it
+    /// Restart all API servers so that they advertise the address of a load balancer in front of them
     SharedAddress,
-    /// No API server writes default/kubernetes: it stays as somebody writes it, until the end
+    /// No API server reconciles default/kubernetes: it stays as written by others until the end
     Unreconciled,
-    /// The resourceVersion jumps ahead, once and for good
+    /// Increase the resourceVersion once and permanently
     JumpVersions {
-        /// How far
+        /// Size of the increase
         by: u32,
     },
 }
@@ -151,7 +150,7 @@ pub(super) async fn run(args: FaultArgs) -> anyhow::Result<ExitCode> {
         () = tokio::time::sleep(lasts) => {}
     }
     match held.end().await {
-        // Its time may be over there a moment before it is here.
+        // The lab's time limit may expire slightly earlier than this program's.
         Ok(()) | Err(ClusterError::FaultLapsed) => {}
         Err(error) => return Err(error.into()),
     }

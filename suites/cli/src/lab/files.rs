@@ -15,7 +15,7 @@ pub(crate) struct KubeconfigArgs {
     /// The lab's name.
     #[arg(long, default_value = DEFAULT_NAME)]
     name: String,
-    /// Print where the file is instead of what is in it.
+    /// Print the path of the file instead of its contents.
     #[arg(long)]
     path: bool,
 }
@@ -25,7 +25,7 @@ pub(crate) struct LogsArgs {
     /// The lab's name.
     #[arg(long, default_value = DEFAULT_NAME)]
     name: String,
-    /// `supervisor`, a node's name (its agent) or NAMESPACE/POD; without it, the files are listed.
+    /// `supervisor`, a node's name (its agent) or NAMESPACE/POD; lists the files by default.
     what: Option<String>,
 }
 
@@ -74,7 +74,7 @@ fn log(folder: &Path, what: &str) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// A reader that is gone has seen enough.
+/// A reader that closes the pipe is no error.
 fn print_file(path: &Path) -> anyhow::Result<()> {
     let mut file = File::open(path).with_context(|| format!("failed to open {}", path.display()))?;
     match io::copy(&mut file, &mut io::stdout().lock()) {

@@ -1,7 +1,8 @@
-//! `plumbline lab`: the embedded lab by hand.
+//! `plumbline lab`: commands for the embedded lab.
 //!
-//! Files: `up`, `down`, `status`, `fault` (of API servers), `servers` (how many), `place` (exec, and how places are named), `files` (kubeconfig, logs), `families`
-//! and `target` (of a new lab: for `plumbline run` too).
+//! Files: `up`, `down`, `status`, `fault` (of API servers), `servers` (number and kind of API servers), `place` (exec,
+//! and how places are named), `files` (kubeconfig, logs); `families` and `target` are options of a new lab, for
+//! `plumbline run` too.
 
 mod down;
 mod families;
@@ -23,21 +24,21 @@ use lab::DEFAULT_NAME;
 /// The embedded lab: nodes, pods, an outside client and an API server on this host.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabArgs {
-    /// Bring a lab up; it stays up until `plumbline lab down`.
+    /// Start a lab; it runs until `plumbline lab down`.
     Up(up::UpArgs),
-    /// Take a lab down, and remove what a killed one left.
+    /// Stop a lab, and remove the remains of a killed one.
     Down(down::DownArgs),
     /// Show nodes, agents and pods.
     Status(NameArgs),
-    /// Let something be wrong with the API servers for a while.
+    /// Make a fault of the API servers for a while.
     Fault(fault::FaultArgs),
     /// Run a program on a node, in a pod or on the outside client.
     Exec(place::ExecArgs),
     /// Print the administrator's kubeconfig.
     Kubeconfig(files::KubeconfigArgs),
-    /// Print a log, or the list of logs.
+    /// Print a log, or list the logs.
     Logs(files::LogsArgs),
-    /// Be a lab. `up` starts it; its configuration comes on stdin.
+    /// Run the supervisor of a lab. `up` starts it, with its configuration on stdin.
     #[command(hide = true)]
     Supervise,
 }
@@ -53,7 +54,7 @@ pub(crate) struct NameArgs {
 /// Runs a subcommand.
 ///
 /// # Errors
-/// What kept it from doing what it was told to.
+/// The subcommand failed.
 pub(crate) async fn run(args: LabArgs) -> anyhow::Result<ExitCode> {
     match args {
         LabArgs::Up(args) => up::run(args).await,

@@ -13,12 +13,12 @@ pub(crate) struct ExecArgs {
     name: String,
     /// A node's name, pod/NAMESPACE/NAME, or outside.
     place: PlaceArg,
-    /// The program and its arguments; `probe` and `plumbline` are there everywhere.
+    /// The program and its arguments; `probe` and `plumbline` are available everywhere.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
-/// A place as it is written.
+/// A place as an option value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PlaceArg(Place);
 

@@ -5,26 +5,26 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use lab::{Advertise, ControlPlane};
 
-/// How many API servers, and what they say of themselves.
+/// The API servers, and the addresses that they advertise.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ControlPlaneArgs {
-    /// How many API servers, 1 to 5, over one store; nodes ask them by turns
+    /// Number of API servers over one store, 1 to 5; nodes use them in turn
     #[arg(long = "apiservers", value_name = "NUMBER", default_value_t = 1)]
     servers: u8,
-    /// All API servers advertise the address of a load balancer in front of them: default/kubernetes has one endpoint,
-    /// which whoever stops takes away from all; nodes ask the load balancer
+    /// All API servers advertise the address of a load balancer in front of them. default/kubernetes then has one
+    /// endpoint: stopping any server removes it for all. Nodes connect to the load balancer
     #[arg(long)]
     advertise_shared: bool,
-    /// A folder with etcd, kube-apiserver and kube-controller-manager, which run instead of our own control plane
+    /// Folder with etcd, kube-apiserver and kube-controller-manager, which run instead of the lab's own control plane
     #[arg(long = "control-plane", value_name = "FOLDER")]
     programs: Option<PathBuf>,
 }
 
 impl ControlPlaneArgs {
-    /// What they say.
+    /// The chosen control plane.
     ///
     /// # Errors
-    /// The folder is not there.
+    /// The folder is missing.
     pub(crate) fn control_plane(&self) -> anyhow::Result<ControlPlane> {
         Ok(ControlPlane {
             servers: self.servers,
@@ -41,7 +41,7 @@ impl ControlPlaneArgs {
 /// The folder of --control-plane.
 ///
 /// # Errors
-/// It is not there.
+/// The folder is missing.
 pub(crate) fn programs(folder: &Path) -> anyhow::Result<PathBuf> {
     let found = folder.canonicalize();
     found.with_context(|| {

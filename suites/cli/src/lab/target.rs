@@ -1,4 +1,4 @@
-//! `--target` and `--agent`: what is under test in a lab that is made, or installed in a cluster that is there.
+//! `--target` and `--agent`: the implementation under test in a new lab, or installed in an existing cluster.
 
 use std::path::PathBuf;
 
@@ -6,18 +6,19 @@ use cluster::target::{Target, TargetError};
 use existing::{Agents, Tested};
 use lab::{AgentCommand, LabError};
 
-/// The target that is meant where none is named.
+/// The default target.
 const DEFAULT: &str = "reference";
 
-/// What runs on each node.
+/// The program that runs on each node.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct TargetArgs {
-    /// What is under test: reference (the default), kube-proxy-iptables, kube-proxy-nftables, or the path of a file of
-    /// your own (`plumbline targets show reference` is a beginning). In a cluster that is there, what is installed in it
-    /// (none: whatever it is): its features, its deviations, and where its agents are looked at
+    /// The target under test: reference (the default), kube-proxy-iptables, kube-proxy-nftables, or the path of a
+    /// target file (`plumbline targets show reference` prints one to start from). For an existing cluster, the target
+    /// that is installed there; without this option nothing is known about it. The target names its features, its
+    /// deviations, and where its agents are found
     #[arg(long, value_name = "NAME|FILE")]
     target: Option<String>,
-    /// The program under test instead of the target's own, which is looked for beside this one and on the PATH
+    /// The program under test, instead of the target's own, which is searched beside this program and on the PATH
     #[arg(long, value_name = "PATH")]
     agent: Option<PathBuf>,
 }
@@ -28,10 +29,10 @@ impl TargetArgs {
         self.target.as_deref().unwrap_or(DEFAULT)
     }
 
-    /// The agent that they name.
+    /// The agent that the options name.
     ///
     /// # Errors
-    /// There is no such target, or no such program.
+    /// There is no such target or program.
     pub(crate) fn agent(&self) -> Result<AgentCommand, LabError> {
         let mut agent = AgentCommand::of_target(self.name(), self.agent.as_deref())?;
         if let (None, Some(path)) = (&self.target, &self.agent) {
@@ -40,8 +41,8 @@ impl TargetArgs {
         Ok(agent)
     }
 
-    /// What it says of itself, for a cluster in which it is installed; of whatever is there, if none is named, nothing is
-    /// known.
+    /// The target's description, for a cluster in which it is installed. If no target is named, nothing is known about
+    /// the implementation.
     ///
     /// # Errors
     /// There is no such target.
@@ -62,12 +63,12 @@ impl TargetArgs {
         })
     }
 
-    /// Whether a program is named.
+    /// Whether an option names a program.
     pub(crate) fn has_program(&self) -> bool {
         self.agent.is_some()
     }
 
-    /// As options of the command line.
+    /// The options as text for the command line.
     pub(crate) fn options(&self) -> String {
         let target = self.target.iter().map(|target| format!(" --target {target}"));
         let agent = self

@@ -9,15 +9,15 @@ use super::{FamilyArgs, TargetArgs, servers::ControlPlaneArgs};
 use cluster::AgentState;
 use lab::{DEFAULT_NAME, LIMITS, LabCluster, LabConfig, Lifetime, check_name, sibling};
 
-/// Between two questions whether the agents are ready.
-const ASK_AGAIN: Duration = Duration::from_millis(50);
+/// Interval between checks of the agents' readiness.
+const READINESS_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct UpArgs {
-    /// The lab's name; several labs may be up at once.
+    /// The lab's name; several labs can run at once.
     #[arg(long, default_value = DEFAULT_NAME)]
     name: String,
-    /// How many nodes, 1 to 9; they are in zone-a and zone-b by turns.
+    /// Number of nodes, 1 to 9, in zone-a and zone-b in turn.
     #[arg(long, default_value_t = 2)]
     nodes: u8,
     #[command(flatten)]
@@ -87,7 +87,7 @@ fn config(args: UpArgs) -> anyhow::Result<LabConfig> {
     })
 }
 
-/// Waits until every agent says that it is ready; returns those that do not within the limit.
+/// Waits until every agent is ready; returns those that are not within the limit.
 async fn wait_for_agents(lab: &LabCluster) -> anyhow::Result<Vec<(String, AgentState)>> {
     let deadline = Instant::now() + LIMITS.agents_ready;
     let mut waiting: Vec<String> = lab
@@ -102,7 +102,7 @@ async fn wait_for_agents(lab: &LabCluster) -> anyhow::Result<Vec<(String, AgentS
         let state = lab.cluster().agents()?.state(node).await?;
         let ready = state.ready == Some(true);
         if !ready && Instant::now() < deadline {
-            tokio::time::sleep(ASK_AGAIN).await;
+            tokio::time::sleep(READINESS_INTERVAL).await;
             continue;
         }
         if !ready {

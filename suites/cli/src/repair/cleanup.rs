@@ -10,14 +10,14 @@ use lab::{Downed, LIMITS, LabCluster};
 
 use super::{Where, attach, clusters, runs};
 
-/// From one look at a lab that is dying to the next.
+/// Interval between checks of a lab that is shutting down.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Removes dead labs and clusters of kind, and in living labs the namespaces of runs that are dead; or those in the cluster of a
-/// kubeconfig, or in one of kind that was kept.
+/// Removes dead labs and kind clusters, and the namespaces of dead runs in live labs; or those in the cluster of a
+/// kubeconfig or in a kept kind cluster.
 ///
 /// # Errors
-/// Something can't be removed, or a lab neither answers nor lets go.
+/// Something can't be removed, or a lab neither answers nor ends.
 pub(crate) async fn cleanup(arguments: Where) -> anyhow::Result<ExitCode> {
     if let Some((connection, namespace)) = arguments.existing() {
         return clusters::cleanup(&connection, &namespace).await;
@@ -45,7 +45,7 @@ pub(crate) async fn cleanup(arguments: Where) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The lab, if it is up; what a dead one left is removed.
+/// Connects to the lab, if it runs; removes the remains of a dead one.
 async fn find(name: &str) -> anyhow::Result<Option<LabCluster>> {
     let began = Instant::now();
     loop {
@@ -69,7 +69,7 @@ async fn find(name: &str) -> anyhow::Result<Option<LabCluster>> {
     }
 }
 
-/// Removes the namespaces of dead runs; how many runs.
+/// Removes the namespaces of dead runs; returns the number of runs.
 async fn objects(name: &str, lab: &LabCluster) -> anyhow::Result<usize> {
     let client = lab.cluster().client();
     let runs = runs(&client).await?;

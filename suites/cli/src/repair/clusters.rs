@@ -1,4 +1,4 @@
-//! What killed runs have left in a cluster by a kubeconfig, or in one of kind.
+//! Removes what killed runs have left in an existing cluster or in a kind cluster.
 
 use std::{collections::BTreeSet, process::ExitCode};
 
@@ -16,10 +16,10 @@ use kube::{Api, Client, ResourceExt, api::ListParams};
 use super::{names, nodes};
 use crate::cluster::NAMESPACE;
 
-/// Removes everything that has the label of a run, but what the run has that holds the cluster now.
+/// Removes everything with the label of a run, except objects of the run that holds the cluster now.
 ///
 /// # Errors
-/// It can't be reached, or something can't be removed.
+/// The API can't be reached, or something can't be removed.
 pub(super) async fn cleanup(connection: &Connection, namespace: &str) -> anyhow::Result<ExitCode> {
     let client = connection.client().await?;
     let own = match names(&client).await {
@@ -27,15 +27,15 @@ pub(super) async fn cleanup(connection: &Connection, namespace: &str) -> anyhow:
         names => names?,
     };
     let (mut removed, mut is_whole) = (0, true);
-    // Those that may make no namespace.
+    // Runs that could not create namespaces.
     let mut confined: BTreeSet<String> = runs_in(&client, namespace).await?.into_iter().collect();
     confined.retain(|run| !own.contains(run));
-    // Before anything is removed: a Lease that is not renewed takes a while to show it.
+    // Before anything is removed: a Lease that is not renewed takes a while to expire.
     let held = holders(&client, namespace).await?;
     for holder in &held {
         println!("{} has the cluster since {}, and stays", holder.who, holder.since);
     }
-    // Nodes are reached through what is removed next.
+    // Healing reaches nodes through pods that are removed next.
     if held.is_empty() {
         let (undone, is_whole) = nodes::heal(connection, namespace).await.context(
             "nothing is removed, as the nodes are reached through it: expected that what a killed run has left on them can \
@@ -53,7 +53,8 @@ pub(super) async fn cleanup(connection: &Connection, namespace: &str) -> anyhow:
     let own = own.iter().map(|run| (run, None));
     let confined = confined.iter().map(|run| (run, Some(namespace)));
     for (run, confined) in own.chain(confined).filter(|(run, _)| !is_held(run)) {
-        // In one of kind: what gave its Services load balancers is gone with it, and their finalizers would keep them.
+        // In kind the load balancer controller has ended with its run, so the finalizers of its Services must be
+        // removed here.
         let namespaces = namespaces(&client, run, confined).await?;
         if let Some(namespace) = unhealed(&client, &namespaces).await? {
             println!(
@@ -88,7 +89,7 @@ pub(super) async fn cleanup(connection: &Connection, namespace: &str) -> anyhow:
     Ok(ExitCode::from(u8::from(!is_whole)))
 }
 
-/// The first of these namespaces whose Lease says that nodes may still be in disorder.
+/// The first namespace whose Lease records that nodes may not be healed.
 async fn unhealed<'a>(client: &Client, namespaces: &'a [String]) -> anyhow::Result<Option<&'a str>> {
     for namespace in namespaces {
         if left_on_nodes(client, namespace).await?.is_some() {
@@ -98,10 +99,10 @@ async fn unhealed<'a>(client: &Client, namespaces: &'a [String]) -> anyhow::Resu
     Ok(None)
 }
 
-/// Removes a cluster of kind whose run is dead; from one that was kept what killed runs have left in it, and it stays.
+/// Removes a kind cluster whose run is dead. Of a kept cluster, only what killed runs have left is removed.
 ///
 /// # Errors
-/// Something can't be removed, or its API does not answer.
+/// Something can't be removed, or the API does not answer.
 pub(super) async fn cleanup_kind(name: &str) -> anyhow::Result<ExitCode> {
     match kind::remove_if_dead(name).await? {
         Standing::Unused => {
@@ -129,7 +130,7 @@ pub(super) async fn cleanup_kind(name: &str) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where a run has made Services.
+/// The namespaces in which a run has made Services.
 async fn namespaces(client: &Client, run: &str, confined: Option<&str>) -> anyhow::Result<Vec<String>> {
     if let Some(namespace) = confined {
         return Ok(vec![namespace.to_owned()]);

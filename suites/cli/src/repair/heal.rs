@@ -11,15 +11,15 @@ use lab::{LIMITS, LabCluster};
 
 use super::{Where, attach, nodes, runs};
 
-/// From one look at an agent to the next.
+/// Interval between checks of an agent.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Undoes what killed runs have done to nodes of labs and of clusters of kind that were kept, of one of them, or of the cluster of
-/// a kubeconfig ([`faults::heal`]). Faults of a lab's API servers, and what helpers on nodes do, end with the process that held
-/// them; those that are still held are shown.
+/// Undoes what killed runs have done to nodes of labs and kept kind clusters, of one of them, or of the cluster of a
+/// kubeconfig ([`faults::heal`]). Faults of a lab's API servers and of helpers on nodes end with the process that holds
+/// them; faults that are still held are shown.
 ///
 /// # Errors
-/// A run is under way, which stops agents for its own ends; an agent does not start.
+/// A run is in progress, which stops agents on purpose; or an agent does not start.
 pub(crate) async fn heal(arguments: Where) -> anyhow::Result<ExitCode> {
     if let Some((connection, namespace)) = arguments.existing() {
         let (undone, is_whole) = nodes::heal(&connection, &namespace).await?;
@@ -44,18 +44,18 @@ pub(crate) async fn heal(arguments: Where) -> anyhow::Result<ExitCode> {
             Some(lab) => match heal_lab(&name, &lab).await {
                 Ok(whole) => is_whole &= whole,
                 Err(error) if arguments.lab.is_some() => return Err(error),
-                // The others are healed all the same.
+                // The other labs are still healed.
                 Err(error) => {
                     eprintln!("lab {name:?}: {error:#}");
                     is_whole = false;
                 }
             },
             None if arguments.lab.is_some() => bail!("the lab {name:?} is not up: there is nothing to heal"),
-            // A dead one is for `cleanup`.
+            // `cleanup` removes a dead lab.
             None => {}
         }
     }
-    // A name is one of a lab.
+    // `--lab` names a lab, so kind clusters are left alone.
     let kept = if arguments.lab.is_none() {
         kind::kept()?
     } else {
@@ -70,12 +70,12 @@ pub(crate) async fn heal(arguments: Where) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!is_whole)))
 }
 
-/// A cluster of kind that was kept: its API servers first, as whatever follows asks them.
+/// Heals a kept kind cluster, its API servers first: the rest needs them.
 async fn heal_kind(name: &str) -> anyhow::Result<()> {
     let Some(cluster) = KindCluster::attach_alone(name).await? else {
         bail!("a run is under way in it, and heals its own faults; end it first");
     };
-    // Before anybody is asked; runs by a kubeconfig hold no lock, and make no such faults.
+    // API servers come first. Runs by a kubeconfig hold no lock, and make no faults of API servers.
     let mut undone = cluster.settle().await?;
     if let Err(error) = cluster.cluster().intact().await {
         bail!(
@@ -100,7 +100,7 @@ async fn heal_kind(name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether nothing is wrong any more.
+/// Heals a lab; returns whether it is healthy.
 async fn heal_lab(name: &str, lab: &LabCluster) -> anyhow::Result<bool> {
     let living = runs(&lab.cluster().client()).await?.living;
     if let Some(run) = living.first() {

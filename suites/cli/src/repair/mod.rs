@@ -1,6 +1,6 @@
-//! What a run that was killed has left: objects and labs (`cleanup`), and faults (`heal`).
+//! Repairs after killed runs: removes objects and labs (`cleanup`), and undoes faults (`heal`).
 //!
-//! Both do only what is still to be done, so that they may be called again and again.
+//! Both are idempotent.
 mod cleanup;
 mod clusters;
 mod heal;
@@ -22,35 +22,36 @@ use crate::cluster::{ConnectionArgs, NAMESPACE};
 /// Which labs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Only this lab; without it and --kind, every lab and every cluster of kind of this host
+    /// Only this lab; the default is every lab and every kind cluster of this host
     #[arg(long, value_name = "NAME", conflicts_with_all = ["kubeconfig", "context"])]
     lab: Option<String>,
 }
 
-/// Labs and clusters of kind, or a cluster.
+/// Labs and kind clusters, or a cluster of a kubeconfig.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Where {
     #[command(flatten)]
     labs: Arguments,
-    /// Only this cluster of kind
+    /// Only this kind cluster
     #[arg(long, value_name = "NAME", conflicts_with_all = ["lab", "kubeconfig", "context"])]
     kind: Option<String>,
-    /// The cluster of $KUBECONFIG, ~/.kube/config, or the account of the pod that it runs in, as `plumbline run` takes it; so do
-    /// --kubeconfig, --context and --namespace by themselves
+    /// The cluster of $KUBECONFIG, ~/.kube/config, or the account of the pod that plumbline runs in, as for `plumbline
+    /// run`. --kubeconfig, --context and --namespace imply it
     #[arg(long, value_name = "existing", value_parser = ["existing"], conflicts_with_all = ["lab", "kind"])]
     provider: Option<String>,
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// The namespace of runs in a cluster by a kubeconfig (`plumbline run --namespace`); plumbline-run, if none is named
+    /// Namespace of runs in a cluster of a kubeconfig (`plumbline run --namespace`) [default: plumbline-run]
     #[arg(long, value_name = "NAME", conflicts_with_all = ["lab", "kind"])]
     namespace: Option<String>,
 }
 
 impl Where {
-    /// The way to a cluster that is there, and the namespace of runs in it, if one is meant at all: labs are meant otherwise, wherever
-    /// $KUBECONFIG leads.
+    /// How to reach an existing cluster, and its namespace of runs, if the options name one. $KUBECONFIG alone does
+    /// not: the default is labs.
     fn existing(&self) -> Option<(Connection, String)> {
-        let is_meant = self.provider.is_some() || self.connection.is_told() || self.namespace.is_some();
+        let is_meant =
+            self.provider.is_some() || self.connection.names_a_cluster() || self.namespace.is_some();
         let namespace = self.namespace.clone().unwrap_or_else(|| NAMESPACE.to_owned());
         is_meant.then(|| (self.connection.clone().connection(), namespace))
     }
@@ -65,7 +66,7 @@ impl Arguments {
     }
 }
 
-/// Runs that have namespaces in a lab: those whose process lives, and those of which only objects are left.
+/// Runs that have namespaces in a lab: those with a live process, and those with nothing but objects.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Runs {
     living: BTreeSet<String>,
@@ -89,14 +90,14 @@ async fn names(client: &Client) -> anyhow::Result<BTreeSet<String>> {
     Ok(list.items.iter().filter_map(name).collect())
 }
 
-/// Whether the process lives that a run is named after: `run-PID-…`, `test-PID`. Where another has got its number the
-/// run is taken for a living one, and its objects stay until that ends too.
+/// Whether the process is alive that a run is named after: `run-PID-…`, `test-PID`. If its PID was reused, the run
+/// counts as alive, and its objects stay until that process ends too.
 fn lives(run: &str) -> bool {
     let pid = run.split('-').nth(1).filter(|pid| pid.parse::<u32>().is_ok());
     pid.is_none_or(|pid| Path::new("/proc").join(pid).exists())
 }
 
-/// A lab that is up; `None` if it does not answer.
+/// Connects to a running lab; `None` if it does not answer.
 async fn attach(name: &str) -> Option<LabCluster> {
     LabCluster::attach(name).await.ok()
 }

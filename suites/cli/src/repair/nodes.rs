@@ -1,4 +1,4 @@
-//! What killed runs have left on nodes of a cluster by a kubeconfig.
+//! Heals nodes of an existing cluster after killed runs.
 
 use anyhow::{Context as _, bail};
 use cluster::{Capability, Cluster, Node};
@@ -9,13 +9,13 @@ use faults::Healed;
 
 use crate::interruption::interruption;
 
-/// `plumbline heal` with a kubeconfig: gives DaemonSets back that killed runs have borrowed, lets nodes have their agents again,
-/// and undoes what helpers have left there, through pods like those that the run had. Nothing else is touched.
+/// `plumbline heal` with a kubeconfig: restores DaemonSets that killed runs have borrowed, lets nodes run their agents
+/// again, and undoes what helpers have left there, through pods like those of the run. Nothing else is touched.
 ///
-/// Returns how many things were undone, and whether nothing is wrong any more.
+/// Returns how many things were undone, and whether all is healthy.
 ///
 /// # Errors
-/// A run is under way; something can't be undone: then it is still known what the killed run had, for another try.
+/// A run is in progress; or something can't be undone: then the record of the killed run stays for another try.
 pub(super) async fn heal(connection: &Connection, namespace: &str) -> anyhow::Result<(usize, bool)> {
     let client = connection.client().await?;
     if let Some(holder) = holders(&client, namespace).await?.first() {
@@ -28,7 +28,7 @@ pub(super) async fn heal(connection: &Connection, namespace: &str) -> anyhow::Re
         );
     }
     let left = left_on_nodes(&client, namespace).await?;
-    // First of all: without their agents nodes serve nobody.
+    // DaemonSets first: without their agents, nodes serve no Service.
     let mut undone = give_back(&client, None).await?;
     for words in &undone {
         println!("{words}");
@@ -53,7 +53,7 @@ pub(super) async fn heal(connection: &Connection, namespace: &str) -> anyhow::Re
     };
     let healed = match healed {
         Ok(healed) => healed,
-        // What the killed run had stays known.
+        // The record of the killed run stays.
         Err(error) => {
             guard.leave().await?;
             return Err(error);
@@ -80,10 +80,10 @@ pub(super) async fn heal(connection: &Connection, namespace: &str) -> anyhow::Re
     Ok((undone.len(), is_whole))
 }
 
-/// Undoes what is left on the nodes of a cluster that is held, or on one of them, where it has to do with these at all.
+/// Undoes what is left on the nodes of a cluster that this process holds, or on one of them.
 ///
 /// # Errors
-/// The first that can't be undone; the other nodes are healed all the same.
+/// The first node that can't be healed; the other nodes are healed all the same.
 pub(crate) async fn nodes(cluster: &Cluster, only: Option<&str>) -> anyhow::Result<Vec<Healed>> {
     let description = cluster.describe();
     let mut all = Vec::new();

@@ -21,29 +21,29 @@ use crate::COULD_NOT_RUN;
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
-    /// A report.yaml. Timelines are shown of cases whose evidence lies beside it
+    /// A report.yaml. Timelines are shown for cases whose evidence lies beside it
     file: Option<PathBuf>,
-    /// As one HTML file that needs no network, on stdout
+    /// Print one HTML file that needs no network
     #[arg(long, group = "format")]
     html: bool,
-    /// As JUnit's XML, on stdout
+    /// Print JUnit XML
     #[arg(long, group = "format")]
     junit: bool,
-    /// As Markdown, on stdout: `>> "$GITHUB_STEP_SUMMARY"` shows it on the page of a workflow's run
+    /// Print Markdown: `>> "$GITHUB_STEP_SUMMARY"` shows it on the page of a workflow's run
     #[arg(long, group = "format")]
     markdown: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Check that files are reports: every field, counts that are those of the cases, a reason for all that is no pass,
-    /// claims and features that the catalogue has
+    /// Check that files are reports: known fields, counts that match the cases, a reason for every result but a pass,
+    /// claims and features of the catalogue
     Validate {
-        /// A report.yaml each
+        /// The report.yaml files
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Print the format as JSON Schema
+    /// Print the JSON Schema of the format
     Schema,
 }
 
@@ -64,12 +64,12 @@ pub(crate) fn report(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
         (None, None) => anyhow::bail!("expected a report.yaml: `plumbline report --help`"),
     };
-    // Who reads may stop reading.
+    // The reader may close the pipe early.
     drop(std::io::stdout().write_all(text.as_bytes()));
     Ok(ExitCode::SUCCESS)
 }
 
-/// A line for each file that is a report, and for each thing that is wrong with one; 2, if there is any.
+/// Prints a line for each valid report and for each problem; exit code 2, if there are problems.
 fn validated(files: &[PathBuf]) -> ExitCode {
     let mut wrong = false;
     for file in files {
@@ -91,22 +91,20 @@ fn validated(files: &[PathBuf]) -> ExitCode {
     ExitCode::from(if wrong { COULD_NOT_RUN } else { 0 })
 }
 
-/// By what name others refer to the schema; it is at no address.
+/// Identifier of the schema; it is not published at an address.
 const ID: &str = "urn:plumbline:report:v2";
 
-/// The schema, as it is in `suites/reports/schema`. It has no `format` that JSON Schema does not know: validators that are
-/// strict refuse such a schema.
+/// The schema, as in `suites/reports/schema`, with standard values of `format` alone: strict validators refuse others.
 pub(super) fn schema() -> anyhow::Result<String> {
     let mut schema = serde_json::to_value(schemars::schema_for!(Report))?;
     standard(&mut schema);
-    // As a schema again, which is written in the order that people read one.
+    // Converted back, because schemars writes keywords in a readable order.
     let mut schema = schemars::Schema::try_from(schema)?;
     schema.insert("$id".to_owned(), ID.into());
     Ok(serde_json::to_string_pretty(&schema)? + "\n")
 }
 
-/// Says what schemars says by formats of its own: an address is of one family or the other, and of numbers the type and the
-/// limits say enough.
+/// Replaces schemars's own formats: an address is IPv4 or IPv6; for numbers, type and limits suffice.
 fn standard(schema: &mut Value) {
     let own = match schema.get("format").and_then(Value::as_str) {
         Some("ip") => Some(json!([{ "format": "ipv4" }, { "format": "ipv6" }])),
@@ -132,13 +130,13 @@ fn standard(schema: &mut Value) {
 mod tests {
     use super::*;
 
-    /// Formats of JSON Schema 2020-12 (validation, section 7.3) that a report can need.
+    /// Formats of JSON Schema 2020-12 (validation, section 7.3) that a report may use.
     const STANDARD: [&str; 4] = ["date-time", "ipv4", "ipv6", "uri"];
 
     fn formats(schema: &Value, found: &mut Vec<String>) {
         match schema {
             Value::Object(fields) => {
-                // A property can have this name: its value is a schema.
+                // A property may be named `format`: its value is a schema.
                 if let Some(Value::String(format)) = fields.get("format") {
                     found.push(format.clone());
                 }

@@ -1,4 +1,4 @@
-//! The files of a report: written whole or not at all, and read with every field looked at.
+//! The files of a report: writes are atomic, and unknown fields are refused.
 
 use std::{
     fs,
@@ -14,29 +14,31 @@ use super::{
     html, junit,
 };
 
-/// Most nodes (scalars, lists, maps) of a report: 200 cases of 50 axes that all failed, with 10 findings of 12 nodes each.
+/// Limit of YAML nodes (scalars, lists, maps) in a report: 200 cases of 50 axes that all failed, with 10 findings of 12
+/// nodes each.
 const NODES: usize = 1_200_000;
 
-/// Most bytes of a report or a timeline. The YAML parser takes 64 MiB of text; indentation and punctuation are no more than that.
+/// Limit of bytes of a report or a timeline. The YAML parser accepts 64 MiB of text; indentation and punctuation add no
+/// more than that.
 const MOST_BYTES: u64 = 128 * 1024 * 1024;
 
-/// What every version of the format begins with; its number follows.
+/// Prefix of every version of the format; the version number follows.
 const FAMILY: &str = "plumbline.report/v";
 
-/// Name of the report that the others are made of.
+/// Name of the report from which the others are made.
 pub(crate) const YAML: &str = "report.yaml";
-/// Name of the report for people.
+/// Name of the HTML report.
 pub(crate) const HTML: &str = "report.html";
-/// Name of the report for CI.
+/// Name of the JUnit report.
 pub(crate) const JUNIT: &str = "junit.xml";
 
 /// Name of a timeline in the evidence of its case.
 const TIMELINE: &str = "timeline.yaml";
 
-/// Writes all three into a folder, and timelines beside the evidence there; returns the paths of the three.
+/// Writes all three to a folder, and timelines to the evidence there; returns the paths of the three.
 ///
 /// # Errors
-/// One can't be written: the disk is full, say. Those that can be are.
+/// One can't be written, for example because the disk is full. The others are still written.
 pub(crate) fn write(report: &Report, folder: &Path) -> anyhow::Result<[PathBuf; 3]> {
     let files = [
         (YAML, yaml(report)),
@@ -64,10 +66,10 @@ fn write_timelines(report: &Report, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads timelines from the evidence that lies beside a report; a report that stands alone has none.
+/// Reads timelines from the evidence beside a report; a report without evidence has none.
 ///
 /// # Errors
-/// One can't be read, or is none.
+/// A timeline can't be read, or is invalid.
 pub(crate) fn read_timelines(report: &mut Report, folder: &Path) -> anyhow::Result<()> {
     for case in &mut report.cases {
         let Some(evidence) = &case.evidence else { continue };
@@ -93,10 +95,10 @@ fn options() -> serde_saphyr::Options {
     }
 }
 
-/// As YAML.
+/// The report as YAML.
 ///
 /// # Errors
-/// None that is known: the format has nothing that YAML lacks.
+/// None is known: YAML can express the whole format.
 pub(crate) fn yaml(report: &Report) -> anyhow::Result<String> {
     let yaml = serde_saphyr::to_string(report).context("failed to write the report as YAML")?;
     Ok(match report.no_conformance() {
@@ -105,7 +107,7 @@ pub(crate) fn yaml(report: &Report) -> anyhow::Result<String> {
     })
 }
 
-/// A file that is there is whole: a full disk leaves the one that was there before.
+/// Writes atomically: if the disk is full, the old file stays.
 fn put(path: &Path, text: &str) -> anyhow::Result<()> {
     let failed = || format!("failed to write {}", path.display());
     let folder = path.parent().unwrap_or(path);
@@ -120,7 +122,7 @@ fn put(path: &Path, text: &str) -> anyhow::Result<()> {
 /// Reads and checks a report.
 ///
 /// # Errors
-/// The file can't be read, is none of this format, or contradicts itself.
+/// The file can't be read, has another format, or contradicts itself.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Report> {
     let text = user_file::read(path, MOST_BYTES).map_err(|error| {
         anyhow!(
@@ -131,10 +133,10 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Report> {
     parse(&text).with_context(|| format!("{} is no report of the format {FORMAT}", path.display()))
 }
 
-/// As [`read`], of the text.
+/// Parses the text as [`read`] does.
 pub(super) fn parse(text: &str) -> anyhow::Result<Report> {
     let report: Report = serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
-        // A field that another version has is no slip of the pen: the version says more.
+        // Another version explains an unknown field better than a typing error does.
         format_of(text)
             .and_then(|format| other_format(&format))
             .unwrap_or_else(|| error.into())
@@ -179,13 +181,13 @@ pub(super) fn parse(text: &str) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// What the line about the format says, wherever it stands.
+/// Value of the line with the format, wherever it stands.
 fn format_of(text: &str) -> Option<String> {
     let line = text.lines().find_map(|line| line.strip_prefix("format:"))?;
     Some(line.trim().trim_matches(['"', '\'']).to_owned())
 }
 
-/// What to do about a report of another format; nothing, if it is this one.
+/// What to do about a report of another format; `None` for the current one.
 fn other_format(found: &str) -> Option<anyhow::Error> {
     if found == FORMAT {
         return None;

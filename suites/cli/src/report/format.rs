@@ -1,7 +1,7 @@
-//! What is in a `report.yaml`: a public format with a version, apart from what the harness uses inside.
+//! The contents of `report.yaml`: a public, versioned format, separate from the harness's own types.
 //!
-//! A field is only ever added with a new minor version of the program; a field that changes its meaning or goes makes
-//! another [`FORMAT`]. Unknown fields are refused, so that a mistyped one in a report made by hand shows.
+//! A minor version of the program may only add fields. A field that is removed or changes its meaning needs another
+//! [`FORMAT`]. Unknown fields are refused, so that typing errors in reports made by hand are found.
 
 use std::{collections::BTreeMap, fmt, net::IpAddr};
 
@@ -27,21 +27,21 @@ pub(crate) struct Report {
     pub(crate) started: String,
     /// How long it took.
     pub(crate) seconds: f64,
-    /// Somebody ended it before its end.
+    /// Whether the run was ended early.
     pub(crate) interrupted: bool,
     /// Where it ran.
     pub(crate) cluster: Cluster,
     /// How it ran.
     pub(crate) run: Run,
-    /// Every limit, by a name that has its unit.
+    /// Every limit, by a name that includes its unit.
     pub(crate) limits: BTreeMap<String, f64>,
-    /// How many cases ended how.
+    /// The number of cases with each verdict.
     pub(crate) counts: Counts,
     /// The cases, in the order of the catalogue.
     pub(crate) cases: Vec<Case>,
 }
 
-/// What the cases met.
+/// The cluster of the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Cluster {
@@ -61,37 +61,37 @@ pub(crate) struct Cluster {
     pub(crate) features: Vec<String>,
     /// Axes of every case that the cluster could not enable.
     pub(crate) axes_not_enabled: Vec<String>,
-    /// Known deviations of the target that exempt nothing here, as nobody can tell whether it is of their versions.
+    /// Known deviations that exempt nothing, because the target's version is unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) deviations_not_applied: Vec<String>,
-    /// What ran there, as far as it could be read.
+    /// Software of the cluster, as far as it could be read.
     #[serde(default, skip_serializing_if = "Software::is_empty")]
     pub(crate) software: Software,
 }
 
-/// What was said on the command line.
+/// Options of the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Run {
     /// Decides the order of variants and endpoints.
     pub(crate) seed: u64,
-    /// It decided the order of cases too.
+    /// Whether the seed decided the order of cases too.
     pub(crate) shuffled: bool,
-    /// What kind of limits: `lab`, `cluster`, `long`, `quick`. A quick run is no conformance: it had one axis of each row.
+    /// Profile of the limits: `lab`, `cluster`, `long`, `quick`. A quick run, one axis of each row, is no conformance.
     pub(crate) profile: String,
-    /// How many labs were up side by side at most.
+    /// Limit of concurrent labs.
     pub(crate) labs: usize,
-    /// How many cases ran side by side at most.
+    /// Limit of concurrent cases.
     pub(crate) jobs: usize,
-    /// How often a case was tried at most that was inconclusive.
+    /// Limit of tries of an inconclusive case.
     pub(crate) tries: usize,
-    /// Of which cases everything was kept that explains them: `failed`, `all`.
+    /// Which cases keep full evidence: `failed`, `all`.
     pub(crate) evidence: String,
-    /// Only cases that had failed in an earlier run.
+    /// Whether the run has only cases that failed in an earlier run.
     pub(crate) rerun: bool,
 }
 
-/// How many cases ended how. An exempt case is in `exempt` alone, whatever came of it.
+/// The number of cases with each verdict. An exempt case counts in `exempt` alone, whatever its result.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Counts {
@@ -99,13 +99,13 @@ pub(crate) struct Counts {
     pub(crate) pass: usize,
     /// Failed.
     pub(crate) fail: usize,
-    /// Have shown nothing: never a pass.
+    /// Without a decision: never a pass.
     pub(crate) inconclusive: usize,
     /// Known to deviate: never a pass.
     pub(crate) exempt: usize,
-    /// The cluster lacks what they need: never a pass.
+    /// The cluster lacks something that they need: never a pass.
     pub(crate) skipped: usize,
-    /// The target does not declare what they test: never a pass.
+    /// The target does not claim the feature: never a pass.
     pub(crate) not_supported: usize,
 }
 
@@ -115,13 +115,13 @@ pub(crate) struct Counts {
 pub(crate) enum Verdict {
     /// Every probe was inside the permitted set, and the fault was witnessed.
     Pass,
-    /// At least one probe was outside.
+    /// At least one probe was outside the permitted set.
     Fail,
     /// Control, fault or fence were not seen, or the suite itself failed.
     Inconclusive,
-    /// The cluster lacks what it needs.
+    /// The cluster lacks something that the case needs.
     Skipped,
-    /// The target does not declare what it tests.
+    /// The target does not claim the feature.
     NotSupported,
 }
 
@@ -135,14 +135,14 @@ pub(crate) struct Case {
     pub(crate) area: String,
     /// The claims that it decides, with their sentences.
     pub(crate) claims: BTreeMap<String, String>,
-    /// Whom they bind.
+    /// The tier: who must meet the claims.
     pub(crate) tier: String,
     /// How it ended.
     pub(crate) verdict: Verdict,
     /// Why; empty for a pass.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) why: String,
-    /// A claim of its own that the target is known not to keep, and the reason.
+    /// A claim of the case that the target is known not to keep, and the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) exempt: Option<String>,
     /// When it began, by RFC 3339.
@@ -153,34 +153,35 @@ pub(crate) struct Case {
     pub(crate) replay: String,
     /// Its axes: each a variant, a family, a group of clients.
     pub(crate) axes: Vec<Axis>,
-    /// Axes of its own that did not run, with the reason: no part of the verdict. Those of every case are the cluster's.
+    /// Axes that did not run, with the reason: no part of the verdict. `cluster` lists those that no case can run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) axes_not_enabled: Vec<String>,
-    /// What implementations may choose, and delays: never judged.
+    /// Measured delays, and behaviour that implementations may choose: never judged.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) recorded: BTreeMap<String, String>,
-    /// Trouble that is no part of the verdict.
+    /// Problems that are no part of the verdict.
     pub(crate) warnings: Vec<String>,
     /// Folder of the evidence, relative to that of the report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) evidence: Option<String>,
-    /// What every client saw, for disruptive cases and those that failed the run: a file of its own, in its evidence.
+    /// What every client saw, for disruptive cases and those that failed the run: a file of its own, in the case's
+    /// evidence.
     #[serde(skip)]
     pub(crate) timeline: Option<Timeline>,
-    /// Its tries before this one, in their order: all were inconclusive.
+    /// Earlier tries of the case, in order: all were inconclusive.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) undecided: Vec<Undecided>,
 }
 
-/// A try of a case that was inconclusive, and not the last one.
+/// An inconclusive try of a case that was tried again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Undecided {
-    /// Why.
+    /// Why the try was inconclusive.
     pub(crate) why: String,
     /// How long it took.
     pub(crate) seconds: f64,
-    /// Folder of its evidence, relative to that of the report; none if that could not be kept.
+    /// Folder of its evidence, relative to the report's folder; none if it could not be kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) evidence: Option<String>,
 }
@@ -196,27 +197,27 @@ pub(crate) struct Axis {
     /// Why; empty for a pass.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) why: String,
-    /// What was not as expected.
+    /// Unexpected results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) findings: Vec<Finding>,
 }
 
-/// One thing that was not as expected.
+/// An unexpected result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Finding {
-    /// Whose attempts to what.
+    /// The client and the destination of the attempts.
     pub(crate) subject: String,
     /// What was permitted.
     pub(crate) expected: String,
-    /// What happened, counted: who answered, which error.
+    /// What happened, with counts: backends that answered, errors.
     pub(crate) found: String,
-    /// The first attempts that show it.
+    /// The first attempts that show the result.
     pub(crate) attempts: Vec<String>,
 }
 
 impl Verdict {
-    /// As it is written.
+    /// The verdict's name in the format.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -229,8 +230,8 @@ impl Verdict {
 }
 
 impl Case {
-    /// Whether a run with it ends with exit code 1. An exemption is for a failure: what is inconclusive has shown
-    /// nothing, no deviation either.
+    /// Whether the case lets the run end with exit code 1. An exemption covers only a failure: an inconclusive case has
+    /// shown no deviation either.
     pub(crate) fn fails_the_run(&self) -> bool {
         match self.verdict {
             Verdict::Fail => self.exempt.is_none(),
@@ -239,7 +240,7 @@ impl Case {
         }
     }
 
-    /// How people see it: an exempt one is never shown as a pass.
+    /// The shown verdict: an exempt case is never shown as a pass.
     pub(crate) fn label(&self) -> &'static str {
         match (&self.exempt, self.verdict) {
             (Some(_), Verdict::Pass | Verdict::Fail) => "exempt",
@@ -247,19 +248,19 @@ impl Case {
         }
     }
 
-    /// Whether there is more to say of it than that it passed.
-    pub(crate) fn is_told(&self) -> bool {
+    /// Whether the terminal shows more than a line of the table.
+    pub(crate) fn has_details(&self) -> bool {
         self.label() != Verdict::Pass.name() || !self.warnings.is_empty() || !self.undecided.is_empty()
     }
 
-    /// Its axes that passed, and all of them.
+    /// The number of axes that passed, and of all axes.
     pub(crate) fn passed_axes(&self) -> (usize, usize) {
         let passed = self.axes.iter().filter(|axis| axis.verdict == Verdict::Pass);
         (passed.count(), self.axes.len())
     }
 }
 
-/// With the names that the report has for them.
+/// Uses the names of the format.
 impl fmt::Display for Counts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -271,7 +272,7 @@ impl fmt::Display for Counts {
 }
 
 impl Counts {
-    /// Of these cases.
+    /// Counts these cases.
     pub(crate) fn of(cases: &[Case]) -> Self {
         let mut counts = Self::default();
         for case in cases {
@@ -289,7 +290,7 @@ impl Counts {
 }
 
 impl Report {
-    /// What all that is made of it says first, if it is none of conformance.
+    /// A notice for all output, if the run is no conformance.
     pub(crate) fn no_conformance(&self) -> Option<&'static str> {
         (self.run.profile == Profile::Quick.name()).then_some(NO_CONFORMANCE)
     }

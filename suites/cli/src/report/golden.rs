@@ -1,4 +1,4 @@
-//! One report with everything in it, and what becomes of it: golden files, compared whole.
+//! A report with every field, and the golden files of all formats, compared whole.
 
 use std::collections::BTreeMap;
 
@@ -354,7 +354,7 @@ fn timelines_lie_beside_the_report_and_are_found_wherever_it_is_moved() {
     let folder = tempfile::tempdir().unwrap();
     let (made, moved) = (folder.path().join("made"), folder.path().join("moved"));
     let mut report = report();
-    // As long as they get: more than the reader of YAML takes unless it is asked to.
+    // Long timelines: more than the YAML reader accepts by default.
     for timeline in report.cases.iter_mut().filter_map(|case| case.timeline.as_mut()) {
         let mut lane = timeline.lanes[0].clone();
         let span = lane.spans[0].clone();

@@ -1,5 +1,6 @@
-//! junit.xml: one suite for each area. Skipped, not supported and exempt are `skipped`, inconclusive is an `error`. A try before
-//! the last one is a `flakyError` of a pass, a `rerunError` of what else was judged, as Maven Surefire writes them.
+//! junit.xml: one suite for each area. Skipped, not supported and exempt are `skipped`, inconclusive is an `error`. A
+//! try before the last one is a `flakyError` of a pass and a `rerunError` of any other verdict, as Maven Surefire
+//! writes them.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,7 +11,7 @@ use super::format::{Case, Report, Verdict};
 /// The text of the file.
 ///
 /// # Errors
-/// Something in the report has no place in XML.
+/// The report has something that XML cannot express.
 pub(crate) fn render(report: &Report) -> anyhow::Result<String> {
     Ok(document(report).to_string()?)
 }
@@ -76,7 +77,7 @@ fn test_case(report: &Report, case: &Case) -> TestCase {
             .set_type(Verdict::Inconclusive.name())
             .set_message(earlier.why.trim_end())
             .set_time(seconds(earlier.seconds));
-        // What was skipped was not tried.
+        // A skipped case has no tries.
         status.add_rerun(rerun);
     }
     let mut test = TestCase::new(&*case.id, status);

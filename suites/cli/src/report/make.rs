@@ -1,4 +1,4 @@
-//! A report of what the cases of a run have left.
+//! Makes a report from the results of a run's cases.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,8 +23,8 @@ use super::{
     timeline,
 };
 
-/// What a run knows of itself.
-pub(crate) struct Made<'a> {
+/// The data of a run for its report.
+pub(crate) struct RunData<'a> {
     pub(crate) description: &'a Description,
     pub(crate) features: &'a BTreeSet<String>,
     /// Deviations that exempt nothing.
@@ -34,14 +34,14 @@ pub(crate) struct Made<'a> {
     pub(crate) started: SystemTime,
     pub(crate) took: Duration,
     pub(crate) interrupted: bool,
-    /// Its folder.
+    /// The folder of the run.
     pub(crate) out: &'a Path,
-    /// Reports of its cases, each with the reason if it is exempt.
+    /// Reports of the cases, each with the reason if it is exempt.
     pub(crate) cases: Vec<(CaseReport, Option<String>)>,
 }
 
 /// The report of a run. Histories are read from the cases' evidence.
-pub(crate) fn report(made: Made<'_>) -> Report {
+pub(crate) fn report(made: RunData<'_>) -> Report {
     let of_every_case = axes_not_enabled(made.description);
     let cases: Vec<Case> = made
         .cases
@@ -147,7 +147,7 @@ fn undecided(earlier: report::Undecided, out: &Path) -> Undecided {
     }
 }
 
-/// As it is found from the folder of the report, wherever that is by then.
+/// The path relative to the report's folder, so that the folder can be moved.
 fn within(out: &Path, path: &Path) -> String {
     path.strip_prefix(out)
         .unwrap_or(path)
@@ -155,7 +155,7 @@ fn within(out: &Path, path: &Path) -> String {
         .into_owned()
 }
 
-/// Nothing, if the case had no history: its process ended before.
+/// `None`, if the case has no history because its process ended early.
 fn timeline_of(evidence: &Path) -> Result<Option<timeline::Timeline>, String> {
     match timeline::read(evidence) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -193,7 +193,7 @@ fn verdict(verdict: &verdict::Verdict) -> Verdict {
     }
 }
 
-/// To the millisecond.
+/// The time to the millisecond.
 fn time(at: Option<Timestamp>) -> String {
     let milliseconds = at.unwrap_or_default().as_millisecond();
     Timestamp::from_millisecond(milliseconds)
@@ -201,7 +201,7 @@ fn time(at: Option<Timestamp>) -> String {
         .to_string()
 }
 
-/// Milliseconds are enough, and read better.
+/// Rounds to milliseconds, for readability.
 fn rounded(seconds: f64) -> f64 {
     (seconds * 1e3).round() / 1e3
 }

@@ -1,4 +1,4 @@
-//! A summary in Markdown, as services that run workflows show it on a run's page: what failed first, then every case.
+//! A summary in Markdown for CI services that show it on a run's page: failed cases first, then every case.
 
 use std::{fmt::Write as _, path::Path};
 
@@ -8,12 +8,12 @@ use super::{
 };
 use crate::count::counted;
 
-/// Most bytes of a summary: GitHub shows none of a larger one
-/// (<https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands#step-isolation-and-limits>: 1 MiB
-/// for a step). What is left is for the table and the last line.
+/// Limit of bytes of a summary: GitHub refuses a larger one
+/// (<https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands#step-isolation-and-limits>:
+/// 1 MiB for a step). The rest is for the table and the last line.
 const MOST: usize = 900_000;
 
-/// The summary. What others have written (reasons, addresses of errors) is shown as text, never as markup.
+/// The summary. Text from other programs (reasons, addresses in errors) is escaped.
 pub(crate) fn render(report: &Report) -> String {
     let cluster = &report.cluster;
     let mut text = format!(
@@ -42,7 +42,7 @@ pub(crate) fn render(report: &Report) -> String {
         text.push('\n');
     }
     text += "\n| verdict | case | tier | axes | seconds |\n|---|---|---|---|---|\n";
-    // A stable sort: within both halves the order of the catalogue.
+    // A stable sort: within both halves the order of the catalogue stays.
     let mut cases: Vec<&Case> = report.cases.iter().collect();
     cases.sort_by_key(|case| !case.fails_the_run());
     for case in &cases {
@@ -85,7 +85,7 @@ pub(crate) fn render(report: &Report) -> String {
     text
 }
 
-/// As HTML's and a table's text.
+/// Escapes the text for HTML and for Markdown tables.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

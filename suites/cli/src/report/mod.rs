@@ -1,4 +1,4 @@
-//! The reports of a run, and `plumbline report`, which makes them again.
+//! The reports of a run, and `plumbline report`, which shows them again.
 //!
 //! ```text
 //! case reports, histories ─▶ make ─▶ format::Report ─▶ files ─▶ report.yaml
@@ -6,9 +6,9 @@
 //!                    report.yaml ─▶ read ┘  └───────────────────└─▶ junit.xml   (junit)
 //! ```
 //!
-//! `format.rs` is what is public; `suites/reports/schema` has the same for other programs. `validate.rs`: what a
-//! report must hold to besides. `software.rs`: what ran. `timeline.rs`: what every client saw. `text.rs`: for a terminal.
-//! `command.rs`: `plumbline report`, which has a summary in Markdown, too (`markdown.rs`).
+//! `format.rs` is the public format; `suites/reports/schema` is its JSON Schema. `validate.rs`: further rules of a
+//! report. `software.rs`: versions. `timeline.rs`: what every client saw. `text.rs`: for a terminal. `command.rs`:
+//! `plumbline report`, which also prints Markdown (`markdown.rs`).
 pub(crate) mod command;
 pub(crate) mod files;
 pub(crate) mod format;

@@ -1,4 +1,4 @@
-//! What ran, as a report names it: versions, images with their digests, and how the agents were configured.
+//! The software of a run: versions, images with their digests, and the agents' configuration.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -7,23 +7,23 @@ use cluster::software;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where the ConfigMaps are kept that agents' pods name, in the folder of the report.
+/// Folder of the agents' ConfigMaps, in the folder of the report.
 const KEPT: &str = "evidence/configuration";
 
-/// What ran. What could not be read is named in `not_read`.
+/// The software of a run. `not_read` lists what could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Software {
-    /// Version of Kubernetes, as its API server says.
+    /// Version of Kubernetes, from its API server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) kubernetes: Option<String>,
-    /// Nodes, those with the same software together.
+    /// Nodes, grouped by software.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) nodes: Vec<NodeSoftware>,
-    /// Agents, those that are the same together.
+    /// Agents, grouped by version and configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) agents: Vec<AgentSoftware>,
-    /// ConfigMaps that pods of the agents name; what was in them is in `evidence/configuration`.
+    /// ConfigMaps that pods of the agents name; their contents are in `evidence/configuration`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) config_maps: Vec<ConfigMap>,
     /// What could not be read, each with the reason.
@@ -31,13 +31,13 @@ pub(crate) struct Software {
     pub(crate) not_read: Vec<String>,
 }
 
-/// What some nodes run.
+/// Software of some nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NodeSoftware {
     /// Their names.
     pub(crate) names: Vec<String>,
-    /// The image that they are containers of, with its digest, where they are (kind).
+    /// The image of the node containers, with its digest (kind).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) image: Option<String>,
     /// Operating system.
@@ -54,21 +54,21 @@ pub(crate) struct NodeSoftware {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AgentSoftware {
-    /// The image of its container; in the lab, the path of its program.
+    /// The image of the agent's container; in the lab, the path of its program.
     pub(crate) name: String,
-    /// `sha256:…` of that image, or of that program.
+    /// `sha256:…` of that image or program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) digest: Option<String>,
-    /// Its version: the tag of the image, or what the program prints.
+    /// Version: the tag of the image, or the output of the program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) version: Option<String>,
-    /// How it is called, without values that may be secrets.
+    /// The command line, without values that may be secrets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) arguments: Vec<String>,
-    /// Its environment, without values that may be secrets.
+    /// The environment, without values that may be secrets.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) environment: BTreeMap<String, String>,
-    /// On which nodes; none where it is the same program everywhere.
+    /// The nodes; empty if all run the same program.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) nodes: Vec<String>,
 }
@@ -77,13 +77,13 @@ pub(crate) struct AgentSoftware {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ConfigMap {
-    /// Its namespace.
+    /// The ConfigMap's namespace.
     pub(crate) namespace: String,
-    /// Its name.
+    /// The ConfigMap's name.
     pub(crate) name: String,
     /// SHA-256 of its keys and values, in the order of the keys, each ended by a zero byte.
     pub(crate) sha256: String,
-    /// Its keys.
+    /// The ConfigMap's keys.
     pub(crate) keys: Vec<String>,
 }
 
@@ -123,12 +123,12 @@ impl From<&software::Software> for Software {
 }
 
 impl Software {
-    /// Whether nothing is known, as of a report of an earlier version.
+    /// Whether nothing is known, as in a report of an earlier version.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// What there is to say of it, in lines for people: a name, and what it is.
+    /// Lines of a name and a text.
     pub(crate) fn lines(&self) -> Vec<(&'static str, String)> {
         let mut lines: Vec<(&str, String)> = Vec::new();
         lines.extend(
@@ -185,17 +185,17 @@ impl Software {
     }
 }
 
-/// Keeps what was in ConfigMaps, as evidence in the folder of a run.
+/// Writes the contents of ConfigMaps to the run's evidence.
 ///
 /// # Errors
-/// It can't be written.
+/// They can't be written.
 pub(crate) fn keep(found: &software::Software, out: &Path) -> anyhow::Result<()> {
     for map in &found.config_maps {
         if map.data.is_empty() {
             continue;
         }
         let folder = out.join(KEPT);
-        // No namespace or name has a dot in the first place, or a slash.
+        // A namespace has no dot, and neither name has a slash, so the file name is unique.
         let path = folder.join(format!("{}.{}.yaml", map.namespace, map.name));
         let text = serde_saphyr::to_string(&map.data).context("failed to write a ConfigMap as YAML")?;
         fs::create_dir_all(&folder)
@@ -209,7 +209,7 @@ pub(crate) fn keep(found: &software::Software, out: &Path) -> anyhow::Result<()>
 pub(crate) mod tests {
     use super::*;
 
-    /// One with everything in it.
+    /// An example with every field.
     pub(crate) fn example() -> Software {
         Software {
             kubernetes: Some("v1.36.1".into()),

@@ -1,4 +1,4 @@
-//! A report as text: a table, the story of each case that did not pass, and how many there are of each.
+//! A report as text: a table, the details of each case that did not pass, and the counts.
 
 use std::{path::Path, time::Duration};
 
@@ -13,16 +13,16 @@ use crate::{
     quick::marked,
 };
 
-/// Most axes and findings that are shown of one case; all are in its evidence.
+/// Limit of axes and findings shown of one case; the evidence has all.
 const SHOWN: usize = 3;
-/// Cases that failed that have a line at the end; all have their story before.
+/// Limit of failed cases in the list at the end; the details of all come before it.
 const LINES: usize = 10;
-/// Attempts shown of one finding; the evidence has all.
+/// Limit of attempts shown of one finding; the evidence has all.
 const ATTEMPTS: usize = 2;
 
-/// The table, what there is to say about cases that did not pass, and how many there are of each.
+/// The table, details of the cases that did not pass, and the counts.
 ///
-/// `folder` is that of the report: what is said of evidence leads there from where the program runs.
+/// `folder` is the report's: paths of evidence are made relative to the current folder.
 pub(crate) fn table(report: &Report, folder: &Path) -> String {
     let mut table = Table::new();
     table
@@ -38,15 +38,15 @@ pub(crate) fn table(report: &Report, folder: &Path) -> String {
             seconds(Duration::try_from_secs_f64(case.seconds).unwrap_or_default()),
         ]);
     }
-    let mut told: Vec<&Case> = report.cases.iter().filter(|case| case.is_told()).collect();
-    // What failed is not looked for among what could not be decided.
-    told.sort_by_key(|case| case.label() != Verdict::Fail.name());
-    let told: String = told.into_iter().map(|case| story(case, folder)).collect();
-    let text = format!("{table}\n{told}\n{}{}\n", failed(report), counts(report));
+    let mut detailed: Vec<&Case> = report.cases.iter().filter(|case| case.has_details()).collect();
+    // Failed cases come before inconclusive ones.
+    detailed.sort_by_key(|case| case.label() != Verdict::Fail.name());
+    let details: String = detailed.into_iter().map(|case| story(case, folder)).collect();
+    let text = format!("{table}\n{details}\n{}{}\n", failed(report), counts(report));
     marked(&report.run.profile, &text)
 }
 
-/// A line for each case that failed, for whoever sees only the end.
+/// A line for each failed case, for readers who see only the end.
 fn failed(report: &Report) -> String {
     let failed = report
         .cases
@@ -61,7 +61,7 @@ fn failed(report: &Report) -> String {
     text
 }
 
-/// A failure explains itself: what was claimed, what was seen and who answered, and where all of it is.
+/// The details of a case: the claim, what was seen, which backend answered, and where the evidence is.
 pub(crate) fn story(case: &Case, folder: &Path) -> String {
     let mut text = format!("\n{} {}", case.id, case.verdict.name());
     if !case.why.is_empty() {
@@ -128,7 +128,7 @@ pub(crate) fn story(case: &Case, folder: &Path) -> String {
     text
 }
 
-/// One line: how many of each.
+/// One line with the number of cases of each verdict.
 pub(crate) fn counts(report: &Report) -> String {
     let counts = &report.counts;
     let exempt = if counts.exempt > 0 {

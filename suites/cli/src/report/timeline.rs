@@ -1,5 +1,5 @@
-//! What every client saw over the time of a case, from its history, small enough for a report: by columns where its attempts
-//! were kept, by phases where they were only counted.
+//! What every client saw over the time of a case, from its history, small enough for a report: by columns if its
+//! attempts were kept, by phases if they were only counted.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -18,28 +18,28 @@ use oracle::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Columns that the time of a case is divided into.
+/// Columns of the time of a case.
 const COLUMNS: u64 = 160;
-/// Most lanes of one case; the history has all.
+/// Limit of lanes of one case; the history has all.
 const LANES: usize = 40;
-/// The same, where its attempts are counted by phase: it has passed, and there is little to see.
+/// Limit of lanes if attempts are only counted by phase: such a case has passed, and there is little to see.
 const LANES_COUNTED: usize = 12;
-/// Most marks of one case.
+/// Limit of marks of one case.
 const MARKS: usize = 60;
-/// Most attempts that are read: a long run's have their place in the history alone.
+/// Limit of attempts that are read: more are shown in the history alone.
 const MOST: usize = 4_000_000;
 
 /// What every client saw, in seconds since the beginning of the case.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Timeline {
-    /// How long.
+    /// Duration of the case.
     pub(crate) seconds: f64,
-    /// What the case did meanwhile.
+    /// What the case did.
     pub(crate) marks: Vec<Mark>,
-    /// Attempts of one client to one target each: those that cover most of the time.
+    /// Attempts of one client to one target each; lanes that cover most of the time come first.
     pub(crate) lanes: Vec<Lane>,
-    /// Further lanes, which the history alone has.
+    /// Number of further lanes, which only the history has.
     pub(crate) more_lanes: usize,
 }
 
@@ -49,19 +49,19 @@ pub(crate) struct Timeline {
 pub(crate) struct Mark {
     /// When.
     pub(crate) at: f64,
-    /// What kind.
+    /// The kind of mark.
     pub(crate) kind: MarkKind,
-    /// In words.
+    /// The text of the mark.
     pub(crate) text: String,
 }
 
-/// What kind of mark.
+/// The kind of mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum MarkKind {
-    /// It entered a part of itself.
+    /// The case entered a phase.
     Phase,
-    /// It made, changed or healed a fault.
+    /// The case made, changed or healed a fault.
     Fault,
 }
 
@@ -69,17 +69,17 @@ pub(crate) enum MarkKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Lane {
-    /// Who.
+    /// The client.
     pub(crate) client: String,
-    /// What it dialled.
+    /// The destination.
     pub(crate) target: String,
-    /// How.
+    /// The transport.
     pub(crate) transport: String,
-    /// What came of it, in the order of time.
+    /// Outcomes in the order of time.
     pub(crate) spans: Vec<Span>,
 }
 
-/// A time during which one thing came of all attempts, or a column with several.
+/// A time in which all attempts had one outcome, or a column with several outcomes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Span {
@@ -87,11 +87,11 @@ pub(crate) struct Span {
     pub(crate) from: f64,
     /// Its end.
     pub(crate) to: f64,
-    /// Outcomes in words, and how many attempts ended so.
+    /// The number of attempts with each outcome.
     pub(crate) outcomes: BTreeMap<String, u32>,
 }
 
-/// Of a line of a history, what is needed here.
+/// The needed fields of a line of the history.
 #[derive(Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 enum Event {
@@ -113,7 +113,7 @@ struct Entry {
     event: Event,
 }
 
-/// Of a line of attempts.
+/// The needed fields of a line of attempts.
 #[derive(Deserialize)]
 struct Attempt {
     start_us: u64,
@@ -125,25 +125,25 @@ struct Attempt {
 
 type LaneKey = (String, String, Transport);
 
-/// Everything of a history that a timeline needs.
+/// The parts of a history that a timeline needs.
 #[derive(Default)]
 struct Collected {
     first_us: Option<u64>,
     last_us: u64,
     marks: Vec<(u64, MarkKind, String)>,
-    /// Each attempt: when it began, and the number of its outcome.
+    /// Each attempt: its start, and the number of its outcome.
     lanes: HashMap<LaneKey, Vec<(u64, u32)>>,
     outcomes: Vec<String>,
     known: HashMap<String, u32>,
     attempts: usize,
-    /// In place of them, where they were not kept.
+    /// Counts, if attempts were not kept.
     counted: HashMap<LaneKey, Vec<Attempts>>,
 }
 
-/// The timeline of the history in a folder of evidence; nothing, if it has no attempt.
+/// The timeline of the history in a folder of evidence; `None`, if it has no attempt.
 ///
 /// # Errors
-/// The files can't be read. What was cut off by the end of their process is left out.
+/// The files can't be read. Lines that the end of their process cut off are ignored.
 pub(crate) fn read(evidence: &Path) -> io::Result<Option<Timeline>> {
     let mut collected = Collected::default();
     each_line(&evidence.join(HISTORY), |line| {
@@ -177,7 +177,7 @@ impl Collected {
                 self.lasts(counted.first_us, counted.last_us);
                 let key = (counted.client.clone(), counted.target.clone(), counted.transport);
                 self.counted.entry(key).or_default().push(counted);
-                // It stands where its phase is over.
+                // The line is written after its phase, so its own time is no part of the timeline.
                 return;
             }
             Event::Other => {}
@@ -260,7 +260,8 @@ impl Collected {
     }
 }
 
-/// One for each phase, none of which begins before the last has ended: an attempt may be under way while one phase follows another.
+/// One span for each phase, each beginning at the end of the last or later: an attempt may continue into the next
+/// phase.
 fn by_phases(counted: &[Attempts], first: u64) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
     for counted in counted {
@@ -287,18 +288,18 @@ fn lane((client, target, transport): LaneKey, spans: Vec<Span>) -> Lane {
     }
 }
 
-/// How much of the time it has something to show for, in milliseconds.
+/// The milliseconds that the lane covers.
 fn covered(lane: &Lane) -> u64 {
     let seconds: f64 = lane.spans.iter().map(|span| span.to - span.from).sum();
     (seconds * 1e3) as u64
 }
 
-/// The same single outcome, right after.
+/// Whether the same single outcome continues without a gap.
 fn is_more_of(last: &Span, from: f64, outcomes: &BTreeMap<String, u32>) -> bool {
     last.to >= from && outcomes.len() == 1 && last.outcomes.keys().eq(outcomes.keys())
 }
 
-/// Milliseconds are enough, and read better.
+/// Rounds to milliseconds, for readability.
 fn seconds(us: u64) -> f64 {
     (us as f64 / 1e3).round() / 1e3
 }

@@ -1,6 +1,6 @@
-//! What a report must hold to that its format does not say: what `plumbline report validate` checks before one is published.
+//! Rules of a report beyond its format, which `plumbline report validate` checks before a report is published.
 //!
-//! A report that is shown need not: one of an earlier version names claims that have another name by now.
+//! `plumbline report` does not check them: a report of an earlier version may use old names of claims.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use super::{
 /// Reads and checks a report.
 ///
 /// # Errors
-/// It is none (one line), or everything that is wrong with it.
+/// One line if the file is no report; otherwise every problem.
 pub(super) fn read(path: &Path) -> Result<Report, Vec<String>> {
     let report = files::read(path).map_err(|error| vec![format!("{error:#}")])?;
     let problems = problems(&report);
@@ -26,7 +26,7 @@ pub(super) fn read(path: &Path) -> Result<Report, Vec<String>> {
     }
 }
 
-/// Everything that is wrong with a report that can be read.
+/// Every problem of a report that can be read.
 fn problems(report: &Report) -> Vec<String> {
     let mut problems = Vec::new();
     if report.started.parse::<Timestamp>().is_err() {
@@ -194,7 +194,7 @@ mod tests {
         }
     }
 
-    /// Reports that are published: `FOLDER/IMPLEMENTATION/VERSION/report.yaml`, and beside one at most a README.md.
+    /// Problems of published reports: `FOLDER/IMPLEMENTATION/VERSION/report.yaml`, and at most a README.md beside one.
     fn published(folder: &Path) -> Vec<String> {
         let within = |folder: &Path| -> Vec<PathBuf> {
             let entries =

@@ -1,4 +1,4 @@
-//! What can be said on the command line of `plumbline run`.
+//! Options of `plumbline run`.
 
 use std::{num::NonZero, path::PathBuf};
 
@@ -12,19 +12,20 @@ use crate::{
     lab::{FamilyArgs, TargetArgs, programs},
 };
 
-/// What most rows of the catalogue ask for at most.
+/// Most rows of the catalogue need no more nodes.
 const NODES: u8 = 2;
 
-/// A case that is inconclusive is tried once more.
+/// An inconclusive case is tried once more.
 const TRIES: u8 = 2;
 
-/// What a machine does not decide in so many tries needs another machine.
+/// A case that stays inconclusive for so many tries needs another machine.
 pub(super) const MOST_TRIES: u8 = 5;
 
 /// Run cases and report.
 ///
-/// Makes clusters (embedded labs: nodes, pods and an API server as namespaces of this host), runs the cases in them, and
-/// takes them down; or runs them in a cluster that is there (--provider existing), and removes what it has made.
+/// Makes clusters (embedded labs: nodes, pods and an API server as namespaces of this host), runs the cases in them,
+/// and removes them; or runs the cases in an existing cluster (--provider existing), and removes what it has made
+/// there.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes:
@@ -44,35 +45,37 @@ Files in --out:
                    evidence/CASE.1/ is that of its first try, if it was tried again
 Paths in reports are relative to the folder of the report.")]
 pub(crate) struct Arguments {
-    /// Only this case, or those of a claim or an area (its letter or name); otherwise those of which the id or a claim matches. A
-    /// claim that is judged over cases of others (`stale-no-reboot`) selects all: with some of them it can fail, and never passes
+    /// Only this case, or the cases of a claim or of an area (its letter or name); any other text is a regular
+    /// expression for ids of cases and claims. A claim that is judged over other cases (`stale-no-reboot`) selects all of
+    /// them: with some of them it can fail, but never pass
     #[arg(long, value_name = "ID|CLAIM|AREA|REGEX")]
     pub(super) filter: Option<Filter>,
     /// Only cases that decide one of these claims of the catalogue (`plumbline list --claims`)
     #[arg(long, value_name = "CLAIM", value_delimiter = ',')]
     pub(super) claims: Vec<ClaimArgument>,
-    /// Only cases that failed or were inconclusive in the last report in --out, with its seed. What comes of them goes to
-    /// the folder `rerun` there: a second result, never a replacement
+    /// Only cases that failed or were inconclusive in the last report in --out, with its seed. The results go to the
+    /// folder `rerun` there: a second result, which replaces nothing
     #[arg(long, conflicts_with = "seed")]
     pub(super) rerun_failed: bool,
-    /// Features that the target has, in place of those that it declares; `none` for none
+    /// Features of the target, instead of those that it declares; `none` for none
     #[arg(long, value_name = "FEATURE", value_delimiter = ',')]
     pub(super) features: Option<Vec<Feature>>,
-    /// A claim that the target is known not to keep, and why. Its cases run and are shown; they neither pass nor fail the
-    /// run. Inconclusive ones do
+    /// A claim that the target is known not to keep, and why. Its cases run and are shown, but neither pass nor fail
+    /// the run. Inconclusive ones fail it
     #[arg(long, value_name = "CLAIM=REASON")]
     pub(super) exempt: Vec<Exemption>,
-    /// A look while something is changed, and no conformance, as every line of it says: one axis of each row, which the seed
-    /// chooses, a hold of 3 s, the fewest probes that show a set. Cases whose claims take longer are skipped
+    /// A quick check during development, and no conformance, as every line of its output states: one axis of each row,
+    /// chosen by the seed, a hold time of 3 s, and the fewest probes that show a set. Cases whose claims take longer
+    /// are skipped
     #[arg(long, conflicts_with_all = ["profile", "rerun_failed"])]
     pub(super) quick: bool,
     /// Folder for reports and evidence [default: target/plumbline, with --quick target/plumbline-quick]
     #[arg(long, value_name = "FOLDER")]
     pub(super) out: Option<PathBuf>,
-    /// Of which cases everything is kept that explains them, which can be 100 MB of one. Of others that is a summary
+    /// Which cases keep full evidence, up to 100 MB each. The others keep a summary
     #[arg(long, default_value_t = Evidence::Failed, value_name = "failed|all")]
     pub(super) evidence: Evidence,
-    /// Where: in labs that are made, in a cluster that is there, or in one of kind that is made
+    /// Where to run: in new labs, in an existing cluster, or in a new kind cluster
     #[arg(long, value_enum, default_value_t)]
     pub(super) provider: Provider,
     #[command(flatten)]
@@ -83,72 +86,77 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME",
           conflicts_with_all = ["target", "agent", "mutant", "ipv6", "dual", "nodes"])]
     pub(super) lab: Option<String>,
-    /// Nodes of a lab that is made
+    /// Number of nodes of a new lab
     #[arg(long, value_name = "N", default_value_t = NODES,
           value_parser = clap::value_parser!(u8).range(1..=i64::from(LabConfig::MOST_NODES)))]
     pub(super) nodes: u8,
-    /// A folder with etcd, kube-apiserver and kube-controller-manager, which a lab that is made has instead of our own
-    /// control plane. Two kube-apiservers advertise one address; cases that make API servers answer wrongly are skipped
+    /// Folder with etcd, kube-apiserver and kube-controller-manager, which new labs run instead of their own control
+    /// plane. Two kube-apiservers advertise one address; cases that need wrong answers of API servers are skipped
     #[arg(long, value_name = "FOLDER", conflicts_with = "lab")]
     pub(super) control_plane: Option<PathBuf>,
     #[command(flatten)]
     pub(super) families: FamilyArgs,
     #[command(flatten)]
     pub(super) target: TargetArgs,
-    /// An agent with one known bug, from plumbline-mutant beside this program
+    /// Test an agent with one known bug, from plumbline-mutant beside this program
     #[arg(long, value_name = "NAME", conflicts_with_all = ["target", "agent"])]
     pub(super) mutant: Option<String>,
-    /// How many labs are up side by side at most. Each disruptive case has a new one for itself, all others share one. The
-    /// default follows from processors and memory
+    /// Limit of concurrent labs. Each disruptive case has a new lab of its own; all others share one. The default
+    /// depends on processors and memory
     #[arg(long, value_name = "N", conflicts_with = "lab")]
     pub(super) labs: Option<NonZero<usize>>,
-    /// How many cases run side by side. By default in labs two for each processor, and up to twelve while the machine has been idle
-    /// for a fifth of the last moments; in a cluster of kind one for every two processors, elsewhere one for each of its weakest
-    /// node, and up to three times as many while nodes are idle (elsewhere with --tier node). One with --tier namespaced
+    /// Number of concurrent cases. Defaults: in labs two for each processor, and up to twelve while a fifth of the
+    /// machine is idle; in a kind cluster one for every two processors; in an existing cluster one for each
+    /// processor of its weakest node; on clusters up to three times as many while nodes are idle (existing ones with
+    /// --tier node); one with --tier namespaced
     #[arg(long, value_name = "N")]
     pub(super) jobs: Option<NonZero<usize>>,
-    /// Limits for a lab, for a cluster of machines, or for negatives that hold for 10 min; printed by every run. The default
-    /// follows from the provider
+    /// Limits for a lab, for a cluster of machines, or with a hold time of 10 min; every run prints them. The default
+    /// depends on the provider
     #[arg(long, value_name = "lab|cluster|long", value_parser = profile)]
     pub(super) profile: Option<Profile>,
-    /// Multiplies all limits but the hold time, for a slow machine
+    /// Factor for all limits but the hold time, for a slow machine
     #[arg(long, default_value_t = 1.0, value_name = "X", value_parser = scale)]
     pub(super) timeout_scale: f64,
-    /// Probes that each client begins in a second at most; no more than the profile has. With --provider kind, whose clients share
-    /// this machine, the default follows from its processors
+    /// Limit of probes that each client starts in a second, at most the profile's. With --provider kind, whose clients
+    /// share this machine, the default depends on its processors
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) rate: Option<u32>,
-    /// Decides the order of variants and endpoints, and of cases with --shuffle; printed by every run
+    /// Seed for the order of variants and endpoints, and for the order of cases with --shuffle; every run prints it
     #[arg(long, value_name = "N")]
     pub(super) seed: Option<u64>,
-    /// Begin cases in an order that the seed decides, in place of what takes longest first; those that disturb others are
-    /// alone in their labs all the same
+    /// Start cases in an order that the seed decides, instead of the longest first; disruptive ones still run alone in
+    /// their labs
     #[arg(long)]
     pub(super) shuffle: bool,
-    /// Begin no further case after one that fails the run; those that have begun end. The others are inconclusive
+    /// Start no further case after one that fails the run; running ones finish. The others are inconclusive
     #[arg(long)]
     pub(super) fail_fast: bool,
-    /// How often a case is tried that is inconclusive, which a busy machine can cause: the last try decides, and reports name
-    /// those before. At most a quarter of the cases are tried again, after those that wait; one that failed never is
+    /// Limit of tries of an inconclusive case, which a busy machine can cause. The last try decides, and reports name
+    /// the earlier ones. At most a quarter of the cases are tried again, after the waiting ones; a failed case never is
     #[arg(long, value_name = "N", default_value_t = TRIES, value_parser = clap::value_parser!(u8).range(1..=i64::from(MOST_TRIES)))]
     pub(super) tries: u8,
-    /// Leave the labs and the namespaces of the cases: one lab for each disruptive case, so choose few. In a cluster of another
-    /// provider, which all cases share, only namespaces of those that did not pass stay: a node takes 110 pods
+    /// Leave the labs and the namespaces of the cases: one lab for each disruptive case, so select few. In a cluster
+    /// that all cases share, only namespaces of cases that did not pass stay, because a node runs at most 110 pods
     #[arg(long)]
     pub(super) keep: bool,
 }
 
-/// API servers of a lab that is made: as many as cases ask for that take one of several away.
+/// API servers of a new lab: cases that stop one of several need two.
 const API_SERVERS: u8 = 2;
 
 impl Arguments {
-    /// Options of one provider are none of the other's.
+    /// Refuses options of one provider with another.
     ///
     /// # Errors
-    /// Some were given.
+    /// Some options are of another provider.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         let existing = self.existing.options();
-        if let Some(option) = self.kind.told().filter(|_| self.provider != Provider::Kind) {
+        if let Some(option) = self
+            .kind
+            .first_option()
+            .filter(|_| self.provider != Provider::Kind)
+        {
             bail!("expected --provider kind with {option}, which is about a cluster of kind");
         }
         if self.quick && self.provider == Provider::Existing {
@@ -187,7 +195,7 @@ impl Arguments {
         }
     }
 
-    /// What kind of limits.
+    /// The profile of the limits.
     pub(super) fn profile(&self) -> Profile {
         self.profile.unwrap_or(match self.provider {
             _ if self.quick => Profile::Quick,
@@ -196,18 +204,18 @@ impl Arguments {
         })
     }
 
-    /// Where reports and evidence go: a quick run takes no other run's place.
+    /// Folder for reports and evidence: a quick run does not overwrite the results of another.
     pub(super) fn out(&self) -> PathBuf {
         let end = if self.quick { "-quick" } else { "" };
         let default = || format!("target/plumbline{end}").into();
         self.out.clone().unwrap_or_else(default)
     }
 
-    /// That of a lab that is made. Our own API servers advertise their own addresses until a case wants otherwise;
-    /// Kubernetes' own are told at their start.
+    /// The control plane of a new lab. Its own API servers advertise their own addresses until a case changes that;
+    /// kube-apiservers get the addresses at their start.
     ///
     /// # Errors
-    /// The folder is not there.
+    /// The folder is missing.
     pub(super) fn control_plane(&self) -> anyhow::Result<ControlPlane> {
         let programs = self.control_plane.as_deref().map(programs).transpose()?;
         Ok(ControlPlane {
@@ -220,7 +228,7 @@ impl Arguments {
         })
     }
 
-    /// Those that a single case needs to be run in the same way, as options of the command line.
+    /// The options that a single case needs to run in the same way, as text.
     pub(super) fn options(&self) -> String {
         let mut options = self.families.options().to_owned();
         if self.nodes != NODES {
@@ -257,7 +265,7 @@ impl Arguments {
     }
 }
 
-/// Those that have no option of their own.
+/// Profiles that have no option of their own.
 fn profile(text: &str) -> Result<Profile, String> {
     match text.parse() {
         Ok(Profile::Quick) => Err("expected --quick, without --profile".to_owned()),

@@ -8,7 +8,7 @@ use harness::{case::axes_not_enabled, family::families};
 use super::{process::Settings, seconds, select::Selection};
 use crate::{count::counted, report::software::Software};
 
-/// What runs where, and how long it will take, if that is known.
+/// Describes what runs where, and the estimated duration, if it is known.
 pub(super) fn before(
     cluster: &Description,
     features: &BTreeSet<String>,

@@ -1,4 +1,4 @@
-//! The cluster of a run that is there already: one, held for the length of the run.
+//! The existing cluster of a run, held for the length of the run.
 
 use std::{
     path::PathBuf,
@@ -27,7 +27,7 @@ use crate::{
 
 use super::{
     ending,
-    held::{self, Held, lost},
+    held::{self, HeldCluster, lost},
     machine,
     nodes::{self, Used},
     process::{self, At, End, Settings, without_run},
@@ -35,22 +35,23 @@ use super::{
     schedule::Site,
 };
 
-/// What is said where objects of the run stay.
+/// Shown if objects of the run stay.
 const LEFT: &str = "the run is over, but it has left something; `plumbline cleanup` removes it";
 
-/// The only cluster of a run: cases that disturb others run one after another in it.
+/// The only cluster of a run: disruptive cases run one after another in it.
 #[derive(Debug)]
-pub(super) struct Clusters<'a> {
+pub(super) struct ExistingSite<'a> {
     settings: &'a Settings,
     options: Options,
-    held: OnceCell<Arc<Held>>,
+    held: OnceCell<Arc<HeldCluster>>,
     /// Nodes that a disruptive case has for itself.
     used: Used,
-    /// Takes hold of it. A task of its own: whoever waits for it may stop to wait, and what it has begun is ended all the same.
-    coming: Mutex<Option<JoinHandle<anyhow::Result<Held>>>>,
+    /// The task that takes hold of the cluster. It continues if its caller stops waiting, so that what it has begun can
+    /// be undone.
+    coming: Mutex<Option<JoinHandle<anyhow::Result<HeldCluster>>>>,
 }
 
-impl<'a> Clusters<'a> {
+impl<'a> ExistingSite<'a> {
     pub(super) fn new(settings: &'a Settings, options: Options) -> Self {
         Self {
             settings,
@@ -61,7 +62,7 @@ impl<'a> Clusters<'a> {
         }
     }
 
-    async fn hold(&self) -> anyhow::Result<Arc<Held>> {
+    async fn hold(&self) -> anyhow::Result<Arc<HeldCluster>> {
         let mut coming = self.coming.lock().await;
         let task = coming.get_or_insert_with(|| {
             let interrupted = self.settings.interrupted.clone();
@@ -72,10 +73,10 @@ impl<'a> Clusters<'a> {
         Ok(Arc::new(held?))
     }
 
-    /// Lets it go: everything that belongs to the run is removed, also where it was interrupted before it had all of it.
+    /// Releases the cluster: removes everything that belongs to the run, even if the hold was interrupted.
     ///
     /// # Errors
-    /// What is left.
+    /// Some objects stay.
     pub(super) async fn release(&self) -> anyhow::Result<()> {
         let held = match (self.held.get(), self.coming.lock().await.take()) {
             (Some(held), _) => Arc::clone(held),
@@ -90,7 +91,7 @@ impl<'a> Clusters<'a> {
             return Ok(());
         };
         let settings = self.settings;
-        // Nothing can be undone while the API server is away, and it may come back.
+        // Nothing can be undone while the API server is away, and it may return.
         let mut lease = held.lease.clone();
         tokio::select! {
             _ = lease.settled() => {}
@@ -104,13 +105,13 @@ impl<'a> Clusters<'a> {
         let settled = held.settle(&settings.run).await.context(
             "the run is over, but agents or nodes are not as they were; `plumbline heal` with the kubeconfig does it",
         );
-        // First what says how nodes are reached that are not healed, so that nothing that follows takes it away.
+        // The record of unhealed nodes is kept first, so that no later step removes it.
         let (guard, left) = if settled.is_ok() && !guard.inherits() {
             (Some(guard), Ok(()))
         } else {
             (None, guard.leave().await.context(LEFT))
         };
-        // Of one that is lost, the namespace of the run may be another's by now; cases have removed theirs.
+        // After a lost Lease, the run's namespace may belong to another run; cases have removed their own.
         let cleaned = if held.lease.lost().is_some() {
             Ok(())
         } else if settings.keep {
@@ -127,14 +128,14 @@ impl<'a> Clusters<'a> {
     }
 }
 
-impl Site for Clusters<'_> {
-    type Lab = Arc<Held>;
+impl Site for ExistingSite<'_> {
+    type Lab = Arc<HeldCluster>;
 
-    fn name<'a>(&self, _: &'a Arc<Held>) -> &'a str {
+    fn name<'a>(&self, _: &'a Arc<HeldCluster>) -> &'a str {
         "the cluster"
     }
 
-    async fn make(&self) -> anyhow::Result<Arc<Held>> {
+    async fn make(&self) -> anyhow::Result<Arc<HeldCluster>> {
         let held = self.held.get_or_try_init(|| self.hold()).await?;
         if let Some(why) = held.lease.lost() {
             bail!("{}", lost(&why));
@@ -142,7 +143,7 @@ impl Site for Clusters<'_> {
         Ok(Arc::clone(held))
     }
 
-    async fn run(&self, held: &Arc<Held>, case: Case, line: &Line<'_>) -> CaseReport {
+    async fn run(&self, held: &Arc<HeldCluster>, case: Case, line: &Line<'_>) -> CaseReport {
         let without = |why: &str| without_run(&case, self.settings, Verdict::Inconclusive { why: lost(why) });
         let Some(held_again) = held.wait(self.settings, line).await else {
             let why = "the run was interrupted before it began".to_owned();
@@ -153,13 +154,13 @@ impl Site for Clusters<'_> {
         }
         ending::few(&held.cluster, self.settings, line).await;
         let absences = held.lease.absences();
-        // Whoever has the cluster next is disturbed by it, and disturbs it.
+        // The next run would disturb the case's cleanup, and the cleanup would disturb that run.
         let settings = Settings {
             interrupted: self.settings.interrupted.child_token(),
             ..self.settings.clone()
         };
         let mut lease = held.lease.clone();
-        // As many of these at once as there are nodes.
+        // One node for each such case.
         let disturbs_one = case.disruptive && case.needs.nodes <= 1 && self.parts(held) > 1;
         let own = disturbs_one
             .then(|| self.used.free(&held.cluster.describe().nodes))
@@ -185,7 +186,7 @@ impl Site for Clusters<'_> {
             if expired && !self.settings.interrupted.is_cancelled() {
                 report.verdict = Verdict::Inconclusive { why: held::expired() };
             }
-            // Why, may be an API server that went away a moment ago.
+            // The reason may be an API server that went away a moment ago.
             tokio::select! {
                 () = lease.confirmed() => {}
                 () = self.settings.interrupted.cancelled() => {}
@@ -193,7 +194,7 @@ impl Site for Clusters<'_> {
         }
         let settled = held.wait(self.settings, line).await;
         if let Some(Err(why)) = settled {
-            // What it has left on nodes is for whoever has the cluster now, or for `heal`.
+            // If the Lease is lost, the next run or `heal` repairs the nodes.
             let died = !is_its_own && case.disruptive;
             held.is_disordered.fetch_or(died, Ordering::Relaxed);
             if !is_its_own && !self.settings.keep {
@@ -208,7 +209,7 @@ impl Site for Clusters<'_> {
                 ..without(&why)
             };
         }
-        // What it could not undo while the API server was away would meet the next try.
+        // Faults that the case could not undo while the API server was away would disturb the next try.
         if !is_its_own || held.lease.absences() > absences {
             let warnings = held
                 .after_death(self.settings, case, own.as_ref().map(|own| &*own.name))
@@ -218,11 +219,11 @@ impl Site for Clusters<'_> {
         report
     }
 
-    fn absences(&self, held: &Arc<Held>) -> u64 {
+    fn absences(&self, held: &Arc<HeldCluster>) -> u64 {
         held.lease.absences()
     }
 
-    /// Nodes are asked where the run may (`--tier node`).
+    /// Reads the nodes' load, if the run may (`--tier node`).
     async fn room(&self) {
         match self.held.get() {
             Some(held) if self.options.tier >= Tier::Node => {
@@ -232,8 +233,8 @@ impl Site for Clusters<'_> {
         }
     }
 
-    /// Agents are stopped, and nodes disturbed, one by one.
-    fn parts(&self, held: &Arc<Held>) -> usize {
+    /// Agents are stopped, and nodes disturbed, one at a time.
+    fn parts(&self, held: &Arc<HeldCluster>) -> usize {
         if self.options.tier >= Tier::Node {
             held.cluster.describe().nodes.len()
         } else {
@@ -241,25 +242,25 @@ impl Site for Clusters<'_> {
         }
     }
 
-    async fn is_intact(&self, held: &Arc<Held>) -> bool {
+    async fn is_intact(&self, held: &Arc<HeldCluster>) -> bool {
         held.lease.lost().is_none() && held.cluster.intact().await.is_ok()
     }
 
-    async fn end(&self, _: Arc<Held>) -> anyhow::Result<()> {
-        // It stays until the run ends.
+    async fn end(&self, _: Arc<HeldCluster>) -> anyhow::Result<()> {
+        // The cluster is released at the end of the run.
         Ok(())
     }
 }
 
-/// How many cases run at once in a cluster, by what its nodes have, and where these are seen to be idle. One that can't say it is
-/// surveyed next, which names the reason.
+/// How many cases run at once, from the resources of the cluster's nodes, and while its nodes are idle. If the cluster
+/// can't be read, the survey that follows reports the reason.
 pub(super) async fn jobs(existing: &ExistingArgs) -> [usize; 2] {
     if existing.is_confined() {
         return [1, 1];
     }
     let options = existing.clone().cluster(Tested::default(), "", PathBuf::new());
     let always = processors(&options).await.map_or(1, machine::jobs_of_cluster);
-    if existing.asks_nodes() {
+    if existing.may_read_nodes() {
         [always, machine::where_idle(always)]
     } else {
         [always; 2]
@@ -270,11 +271,11 @@ fn is_interruption(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(KubernetesError::Interrupted))
 }
 
-/// Looks at the cluster and takes hold of it.
+/// Surveys the cluster and takes hold of it.
 ///
 /// # Errors
-/// It can't be used. Then, and when it is interrupted, nothing is left of what was made.
-async fn hold(options: Options, interrupted: CancellationToken) -> anyhow::Result<Held> {
+/// The cluster can't be used. On errors and interruptions, everything that was made is removed.
+async fn hold(options: Options, interrupted: CancellationToken) -> anyhow::Result<HeldCluster> {
     let survey = async { KubernetesCluster::survey(options.clone(), Own::default()).await };
     let mut surveyed = tokio::select! {
         surveyed = survey => surveyed?,
@@ -286,10 +287,11 @@ async fn hold(options: Options, interrupted: CancellationToken) -> anyhow::Resul
     if let Some(words) = touches(&options) {
         eprintln!("  {words}");
     }
-    let mut guard = Guard::take(&surveyed, &who(), &interrupted).await?;
+    let mut guard = Guard::take(&surveyed, &run_owner(), &interrupted).await?;
     let ready = async {
         learn(&mut surveyed).await?;
-        // What another run has left there would be taken for this target's. It can't be said to be undone by letting go.
+        // Remains of another run would be attributed to this target. Releasing the cluster must not mark
+        // them as undone.
         heal(&surveyed).await
     };
     let ready = tokio::select! {
@@ -307,7 +309,7 @@ async fn hold(options: Options, interrupted: CancellationToken) -> anyhow::Resul
             return Err(error);
         }
     }
-    Ok(Held {
+    Ok(HeldCluster {
         cluster: surveyed.cluster(),
         tier: options.tier,
         found: ClusterRef::Existing(Box::new(surveyed.about().clone())),
@@ -317,7 +319,7 @@ async fn hold(options: Options, interrupted: CancellationToken) -> anyhow::Resul
     })
 }
 
-/// What cases may do to what others have made, in words.
+/// What cases may change of other owners' objects, as text.
 fn touches(options: &Options) -> Option<String> {
     let agents = options
         .tested
@@ -335,7 +337,8 @@ fn touches(options: &Options) -> Option<String> {
     ))
 }
 
-/// Gives back what killed runs have borrowed, and undoes what they have left on nodes, and says so; whether nothing of it is left.
+/// Returns what killed runs have borrowed, undoes what they have left on nodes, and prints it; returns whether nothing
+/// is left.
 async fn heal(cluster: &KubernetesCluster) -> anyhow::Result<bool> {
     if cluster.about().options.tier < Tier::Node {
         return Ok(true);
@@ -353,7 +356,7 @@ async fn heal(cluster: &KubernetesCluster) -> anyhow::Result<bool> {
     Ok(is_whole)
 }
 
-/// What is known of a cluster only when it is held, before it is assembled.
+/// Reads facts that are known only once the cluster is held, before it is assembled.
 async fn learn(cluster: &mut KubernetesCluster) -> anyhow::Result<()> {
     cluster.find_nodes().await?;
     cluster.look_at_software(None, &Default::default()).await;
@@ -361,8 +364,8 @@ async fn learn(cluster: &mut KubernetesCluster) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whoever runs this, for others who want the cluster.
-fn who() -> String {
+/// The owner of this run, shown to others who want the cluster.
+fn run_owner() -> String {
     let user = nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten();
     let user = user.map_or_else(|| "somebody".to_owned(), |user| user.name);
     let host = nix::unistd::gethostname()

@@ -1,9 +1,10 @@
-//! What a run ends with where not all that it has made could be undone or written.
+//! The end of a run that could not undo or write everything.
 
 use std::process::ExitCode;
 
-/// The run's end. What could not be undone hides no verdict: one that accuses stays exit code 1, an interruption what it is, and
-/// why there was no run is said as if nothing else had happened. Only a run in which nothing failed ends with it.
+/// The end of a run. An error of the cleanup hides no verdict: a failed run keeps exit code 1, an interruption stays
+/// one, and an error that prevented the run is reported first. Only a run in which nothing failed ends with the error
+/// of the cleanup.
 pub(super) fn concluded(
     done: anyhow::Result<ExitCode>,
     undone: anyhow::Result<()>,

@@ -1,4 +1,4 @@
-//! What a target says of itself, and what the command line says instead.
+//! Features and deviations that the target declares, and those of the command line.
 
 use std::collections::BTreeSet;
 
@@ -10,17 +10,17 @@ use super::{
     select::Feature,
 };
 
-/// Features that it has, and claims that it is known not to keep.
+/// The target's features, and claims that it is known not to keep.
 #[derive(Debug)]
 pub(super) struct Declared {
     pub(super) features: BTreeSet<String>,
     pub(super) exemptions: Vec<Exemption>,
-    /// Deviations of versions that are not known to be those that run: no exemptions, each in words.
+    /// Deviations whose versions are not known to be the running one: no exemptions, each as text.
     pub(super) not_applied: Vec<String>,
 }
 
 impl Declared {
-    /// Features of the command line stand in the place of the target's own; exemptions come before them.
+    /// Features of the command line replace the target's own; exemptions of the command line come first.
     ///
     /// # Errors
     /// The target names a feature or a claim that the catalogue does not have.
@@ -60,10 +60,10 @@ impl Declared {
     }
 }
 
-/// Whether the version that runs is one of those that deviate.
+/// Whether the running version is one that deviates.
 ///
 /// # Errors
-/// Nobody can tell, and why.
+/// The version is unknown, with the reason.
 fn deviates(deviation: &Deviation, cluster: &Description) -> Result<bool, String> {
     let Some(versions) = &deviation.versions else {
         return Ok(true);

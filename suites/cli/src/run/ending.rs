@@ -1,16 +1,16 @@
-//! Namespaces of cases that have ended, in a cluster that all cases share: they end beside the cases that follow.
+//! Namespaces of ended cases, in a cluster that all cases share: they are deleted while other cases run.
 
 use cluster::Cluster;
 use harness::cleanup::Made;
 
 use super::{process::Settings, progress::Line};
 
-/// Of so many cases, namespaces may be ending when another begins. A case has some five pods on a node, and a kubelet runs 110 in
-/// all, those of the cluster's users among them.
+/// Limit of cases whose namespaces are being deleted when another begins. A case has about five pods on a node, and a
+/// kubelet runs 110 in all, including those of the cluster's users.
 const MOST_ENDING: usize = 4;
 
-/// Waits until namespaces of a few cases at most are ending, for as long as one case's removal may take; what is left then is
-/// waited for at the run's end, which reports it.
+/// Waits until namespaces of only a few cases are being deleted, at most as long as one case's removal may take. The
+/// end of the run waits for the rest and reports it.
 pub(super) async fn few(cluster: &Cluster, settings: &Settings, line: &Line<'_>) {
     tokio::select! {
         ended = until(cluster, settings, MOST_ENDING) => if let Err(why) = ended {
@@ -20,10 +20,10 @@ pub(super) async fn few(cluster: &Cluster, settings: &Settings, line: &Line<'_>)
     }
 }
 
-/// Waits until none is ending.
+/// Waits until no namespace is being deleted.
 ///
 /// # Errors
-/// What is left.
+/// Some namespaces remain.
 pub(super) async fn all(cluster: &Cluster, settings: &Settings) -> anyhow::Result<()> {
     until(cluster, settings, 0)
         .await

@@ -1,4 +1,4 @@
-//! How long a run will take: an estimate, said before its cases.
+//! An estimate of the duration, printed before the cases.
 
 use std::{num::NonZero, time::Duration};
 
@@ -6,11 +6,11 @@ use harness::{case::Case, limits::Profile};
 
 use super::{last::Durations, machine, process::Settings};
 
-/// What a run of all cases took on two processors (AMD EPYC, unoptimized programs, November 2026).
+/// Duration of a run of all cases on two processors (AMD EPYC, unoptimized programs, November 2026).
 struct Measured {
-    /// All of it, for each case: some of them ran at once.
+    /// The run's duration, for each case: some ran at once.
     run: Duration,
-    /// A case by itself, on average.
+    /// A single case, on average.
     case: Duration,
 }
 
@@ -24,12 +24,12 @@ const QUICK: Measured = Measured {
     run: Duration::from_millis(1_600),
     case: Duration::from_millis(11_600),
 };
-/// Where they were measured.
+/// Processors of the measurement.
 const PROCESSORS: usize = 2;
 
 impl Durations {
-    /// How long these cases will take, in words: by the last run, or in labs by what was measured where this program comes from.
-    /// None, where neither is known.
+    /// The estimated duration of these cases as text: from the last run, or in labs from the measurement. `None`
+    /// without both.
     pub(super) fn estimate(&self, cases: &[Case], settings: &Settings, is_in_labs: bool) -> Option<String> {
         if cases.is_empty() {
             return None;
@@ -50,7 +50,7 @@ impl Durations {
         is_in_labs.then_some(text)
     }
 
-    /// As many run at once as did then; a case that did not run then takes what the others took on average.
+    /// Assumes the concurrency of the last run; a case that did not run then takes the average.
     fn by_last_run(&self, cases: &[Case]) -> Option<Duration> {
         let all: Duration = self.cases.values().sum();
         let average = all.checked_div(u32::try_from(self.cases.len()).ok()?)?;
@@ -64,14 +64,14 @@ impl Durations {
     }
 }
 
-/// More processors take more cases at once, but no case takes less.
+/// More processors run more cases at once, but no case takes less.
 fn by_measured(measured: &Measured, cases: usize, processors: usize) -> Duration {
     let processors = NonZero::new(processors).map_or(1, NonZero::get);
     let share = PROCESSORS as f64 / processors as f64;
     measured.run.mul_f64(cases as f64 * share).max(measured.case)
 }
 
-/// Rounded as an estimate is.
+/// Rounded to the precision of an estimate.
 fn about(takes: Duration) -> String {
     let seconds = takes.as_secs();
     if seconds < 100 {

@@ -1,8 +1,9 @@
 //! Claims that a target is known not to keep: shown with the reason, and never counted as pass.
 //!
-//! One that names families or frontends exempts a failure alone, and only if everything that failed is of these: of each finding,
-//! the family is that of the address that was dialled. Its frontend is a node port if that address is a node's, and otherwise
-//! what the target's name ends with (`cip`, `lb`); a target that tells none is outside of every one that names frontends.
+//! An exemption of families or frontends covers a failure only if everything that failed is of these. The family of a
+//! finding is that of the address that was dialled. Its frontend is a node port if that address is a node's; otherwise
+//! the end of the target's name decides (`cip`, `lb`). A target without such a name is outside every exemption of
+//! frontends.
 
 use std::{
     collections::BTreeSet,
@@ -18,28 +19,28 @@ use harness::{
 
 use super::select::ClaimArgument;
 
-/// A claim, and why it is not kept.
+/// A claim, and why the target does not keep it.
 #[derive(Clone, Debug)]
 pub(crate) struct Exemption {
     pub(super) claim: &'static str,
     pub(super) reason: String,
-    /// What of it; all, if it is none.
+    /// The part of the claim; `None` for all of it.
     pub(super) only: Option<Only>,
 }
 
-/// The part of a claim that is not kept.
+/// The part of a claim that the target does not keep.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Only {
-    /// Families; all, if there are none.
+    /// Families; all, if empty.
     pub(super) families: BTreeSet<Family>,
-    /// Frontends; all, if there are none.
+    /// Frontends; all, if empty.
     pub(super) frontends: BTreeSet<Frontend>,
     /// Addresses of nodes.
     pub(super) nodes: Vec<IpAddr>,
 }
 
 impl Exemption {
-    /// Of a claim by its id, with a reason that is not empty.
+    /// The exemption of a claim by its id, with a reason that is not empty.
     ///
     /// # Errors
     /// There is no such claim.
@@ -66,7 +67,7 @@ impl FromStr for Exemption {
     }
 }
 
-/// Why what was reported is exempt, if it is.
+/// Why the case is exempt, if it is.
 pub(super) fn reason(report: &CaseReport, exemptions: &[Exemption]) -> Option<String> {
     let mut of_claims = of_claims(report, exemptions);
     let exemption = of_claims.find(|exemption| match &exemption.only {
@@ -76,7 +77,8 @@ pub(super) fn reason(report: &CaseReport, exemptions: &[Exemption]) -> Option<St
     Some(format!("{}: {}", exemption.claim, exemption.reason))
 }
 
-/// A report with why it is exempt; or with a warning that says what of a failure no exemption of its claims covers.
+/// Adds the reason if the case is exempt; or a warning that names the part of a failure that no exemption of its claims
+/// covers.
 pub(super) fn with_reason(mut report: CaseReport, exemptions: &[Exemption]) -> (CaseReport, Option<String>) {
     let reason = reason(&report, exemptions);
     if reason.is_none() && matches!(report.verdict, Verdict::Fail { .. }) {
@@ -101,7 +103,7 @@ fn of_claims<'a>(report: &CaseReport, exemptions: &'a [Exemption]) -> impl Itera
 }
 
 impl Only {
-    /// The first axis that failed outside of it, with what that dialled.
+    /// The first failed axis outside the exemption, with what it dialled.
     fn outside(&self, report: &CaseReport) -> Option<String> {
         let failed = |axis: &&AxisReport| matches!(axis.verdict, Verdict::Fail { .. });
         report.axes.iter().filter(failed).find_map(|axis| {
@@ -144,7 +146,7 @@ fn family(address: IpAddr) -> Family {
     }
 }
 
-/// The family that an axis is named after, if it is one.
+/// The family in the axis's name, if it is one.
 fn family_of_axis(name: &str) -> Option<Family> {
     match (name.contains("IPv4"), name.contains("IPv6")) {
         (true, false) => Some(Family::IPv4),
@@ -153,13 +155,13 @@ fn family_of_axis(name: &str) -> Option<Family> {
     }
 }
 
-/// What was dialled, as the subject of a finding has it: `pod@node1 to [axis] t lb (10.0.0.1:80), TCP`.
+/// The dialled address, from the subject of a finding: `pod@node1 to [axis] t lb (10.0.0.1:80), TCP`.
 fn address(subject: &str) -> Option<SocketAddr> {
     let (_, rest) = subject.rsplit_once(" (")?;
     rest.split(')').next()?.parse().ok()
 }
 
-/// Whether a run with this case ends with exit code 1. What is inconclusive has shown nothing, no deviation either.
+/// Whether the case lets the run end with exit code 1. An inconclusive case has shown no deviation either.
 pub(crate) fn fails_the_run(verdict: &Verdict, exempt: Option<&str>) -> bool {
     verdict.fails_the_run() && !(exempt.is_some() && matches!(verdict, Verdict::Fail { .. }))
 }
@@ -199,7 +201,7 @@ mod tests {
         assert!(!fails_the_run(&Verdict::Pass, exempt.as_deref()));
     }
 
-    /// A failure of these axes, each with what it dialled.
+    /// A report in which these axes failed, each with the dialled addresses.
     fn failed(axes: &[(&str, &[&str])]) -> CaseReport {
         let finding = |subject: &&str| Finding {
             weight: Weight::Violation,

@@ -1,4 +1,4 @@
-//! What `--filter` selects: what is typed is taken as the name of something before it is taken as an expression.
+//! What `--filter` selects: the text is looked up as a name before it is parsed as a regular expression.
 
 use std::str::FromStr;
 
@@ -6,23 +6,24 @@ use cases::claims::{self, Area, Claim, joint};
 use harness::case::Case;
 use regex::Regex;
 
-/// The text of a `--filter`, and what it was taken for.
+/// The text of a `--filter`, and its meaning.
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
     text: String,
     means: Means,
 }
 
-/// The first of these that the text is.
+/// The first of these that matches the text.
 #[derive(Clone, Debug)]
 enum Means {
-    /// The id of a case: that case, and none whose id begins with it.
+    /// The id of a case: only that case, even if other ids begin with it.
     Case(&'static str),
     /// The id of a claim: the cases that decide it.
     Claim(&'static Claim),
     /// The letter of an area, its name, or both: its cases.
     Area(&'static Area),
-    /// Whatever matches somewhere in the id of a case, of a claim that it decides, or of a claim that is judged over it.
+    /// A regular expression that matches in the id of a case, of a claim that it decides, or of a claim that is judged
+    /// over it.
     Expression(Regex),
 }
 
@@ -44,12 +45,12 @@ impl FromStr for Filter {
 }
 
 impl Filter {
-    /// As it was typed.
+    /// The text as given.
     pub(super) fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The claim that it names, if it names one alone.
+    /// The claim, if the filter names exactly one.
     pub(super) fn claim(&self) -> Option<&'static Claim> {
         match self.means {
             Means::Claim(claim) => Some(claim),
@@ -77,7 +78,7 @@ fn is_among(case: &Case, cases: &[Case]) -> bool {
     cases.iter().any(|one| one.id == case.id)
 }
 
-/// An area by its letter, by its name without it, or by both, in capitals or not.
+/// An area by its letter, by its name without it, or by both, in upper or lower case.
 fn area(text: &str) -> Option<&'static Area> {
     claims::areas().iter().find(|area| {
         let (letter, title) = area.letter_and_title();

@@ -1,4 +1,4 @@
-//! The cluster that a run holds: what it has made there, and whether its API server is there.
+//! The cluster that a run holds: the run's objects there, and whether its API server answers.
 
 use std::{
     sync::{
@@ -18,32 +18,33 @@ use crate::{cluster::ClusterRef, repair};
 
 use super::{process::Settings, progress::Line, seconds};
 
-/// An API server that is away for less is not told of: what waits for longer says so.
-const TOLD_AFTER: Duration = Duration::from_secs(2);
+/// A shorter absence of the API server is not shown.
+const SHOWN_AFTER: Duration = Duration::from_secs(2);
 
-/// A cluster that the run has for itself.
+/// A cluster that the run holds exclusively.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldCluster {
     pub(super) cluster: Cluster,
-    /// What the run may do there.
+    /// The run's permissions.
     pub(super) tier: Tier,
-    /// As processes of cases find it.
+    /// The reference for processes of cases.
     pub(super) found: ClusterRef,
     pub(super) guard: Mutex<Option<Guard>>,
     pub(super) lease: LeaseWatch,
-    /// A case has left something on nodes that could not be undone.
+    /// Whether a case has left something on nodes that could not be undone.
     pub(super) is_disordered: AtomicBool,
 }
 
-impl Held {
+impl HeldCluster {
     pub(super) fn cluster(held: &Arc<Self>) -> &Cluster {
         &held.cluster
     }
 
-    /// Waits while the API server is away, within the limit of the Lease, and says so; none, if the run is interrupted meanwhile.
+    /// Waits while the API server is away, within the limit of the Lease, and shows a message; returns `None` if the
+    /// run is interrupted meanwhile.
     ///
     /// # Errors
-    /// Why the Lease is lost.
+    /// The Lease is lost.
     pub(super) async fn wait(&self, settings: &Settings, line: &Line<'_>) -> Option<Result<(), String>> {
         let mut lease = self.lease.clone();
         let began = Instant::now();
@@ -52,7 +53,7 @@ impl Held {
         let told = tokio::select! {
             settled = &mut settled => return Some(settled),
             () = settings.interrupted.cancelled() => return None,
-            () = tokio::time::sleep(TOLD_AFTER) => self.lease.now(),
+            () = tokio::time::sleep(SHOWN_AFTER) => self.lease.now(),
         };
         if let LeaseState::Unanswered { why, .. } = told {
             line.phase(&format!(
@@ -73,7 +74,7 @@ impl Held {
         Some(settled)
     }
 
-    /// Removes what the run has made, or one of its cases.
+    /// Removes the objects of the run, or of one of its cases.
     pub(super) async fn cleanup(&self, settings: &Settings, case: Option<&str>) -> Result<(), Halt> {
         let made = Made {
             run: &settings.run,
@@ -84,7 +85,7 @@ impl Held {
             .await
     }
 
-    /// Heals after a case that died, on the only node that it had if it had one; returns what can't be healed.
+    /// Heals after a case that died, on its only node if it had one; returns what can't be healed.
     pub(super) async fn after_death(
         &self,
         settings: &Settings,
@@ -112,7 +113,7 @@ impl Held {
         warnings
     }
 
-    /// Gives back what is others', and heals what could not be healed before.
+    /// Returns borrowed objects, and heals what could not be healed before.
     pub(super) async fn settle(&self, run: &str) -> anyhow::Result<()> {
         if self.tier < Tier::Node {
             return Ok(());
@@ -133,12 +134,12 @@ impl Held {
     }
 }
 
-/// Why a case is inconclusive that was ended with the cluster lost.
+/// Reason of an inconclusive case that was stopped because the cluster was lost.
 pub(super) fn lost(why: &str) -> String {
     format!("the run has lost the cluster: {why}, so that another run may have disturbed it")
 }
 
-/// Why a case is inconclusive that was ended because the Lease was about to expire.
+/// Reason of an inconclusive case that was stopped because the Lease was about to expire.
 pub(super) fn expired() -> String {
     format!(
         "the API server did not renew the run's Lease for {}, so the case was ended before another run may have the cluster",

@@ -12,7 +12,7 @@ use super::{
     process::Settings,
 };
 
-/// Puts the report of each such claim behind those of its cases. Reports come with the reason if they are exempt.
+/// Inserts the report of each such claim after those of its cases. Each report comes with the reason if it is exempt.
 pub(super) fn with_joint_claims(
     mut reports: Vec<(CaseReport, Option<String>)>,
     settings: &Settings,
@@ -56,7 +56,7 @@ fn report(claim: &Claim, reports: &[&CaseReport], settings: &Settings, last: Opt
             .map(|report| report.started_us)
             .min()
             .unwrap_or_default(),
-        // That of its cases is theirs.
+        // The duration is already part of the cases' own.
         seconds: 0.0,
         axes: judged.axes,
         axes_not_enabled: Vec::new(),

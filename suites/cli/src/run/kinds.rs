@@ -1,4 +1,4 @@
-//! The kind cluster of a run: made for it or used again, and shared by all cases.
+//! The kind cluster of a run: new or reused, and shared by all cases.
 
 use std::{
     sync::{
@@ -24,27 +24,28 @@ use super::{
     seconds,
 };
 
-/// How long its API server may be away until it is lost: as that of a cluster that is there ([`existing::LIMITS`]).
+/// How long its API server may be away until the cluster counts as lost: as for existing clusters
+/// ([`existing::LIMITS`]).
 const AWAY: Duration = existing::LIMITS.lease_awaited;
-/// Between two looks at it meanwhile.
+/// Interval between checks of the API server.
 const LOOK: Duration = existing::LIMITS.lease_renewed;
 
 /// The only cluster of a run.
 #[derive(Debug)]
-pub(super) struct Kinds<'a> {
+pub(super) struct KindSite<'a> {
     settings: &'a Settings,
     config: KindConfig,
     existing: Existing,
     up: OnceCell<Arc<KindCluster>>,
-    /// Why no further case begins in it.
+    /// Why no further case starts in the cluster.
     lost: OnceCell<String>,
-    /// How often the API server did not answer when no case could be why.
+    /// How often the API server did not answer although no case could be the cause.
     absences: AtomicU64,
-    /// A case has left something on nodes that could not be undone.
+    /// Whether a case has left something on nodes that could not be undone.
     is_disordered: AtomicBool,
 }
 
-impl<'a> Kinds<'a> {
+impl<'a> KindSite<'a> {
     pub(super) fn new(settings: &'a Settings, config: KindConfig, existing: Existing) -> Self {
         Self {
             settings,
@@ -61,17 +62,17 @@ impl<'a> Kinds<'a> {
         cluster.cluster()
     }
 
-    /// Removes it, or says how it is used if it stays.
+    /// Removes the cluster, or prints how to use it if it stays.
     ///
     /// # Errors
-    /// It could not be removed.
+    /// The cluster could not be removed.
     pub(super) async fn close(&self) -> anyhow::Result<()> {
         let Some(cluster) = self.up.get() else {
             return Ok(());
         };
         let name = cluster.name();
         if self.settings.keep || self.existing == Existing::Use {
-            // Its balancer and its controllers go with this process, and finalizers with them.
+            // The load balancer and the controllers end with this process, and nothing would remove finalizers.
             let ended = ending::all(cluster.cluster(), self.settings).await;
             let kept = cluster.keep().await;
             eprintln!(
@@ -102,8 +103,8 @@ impl<'a> Kinds<'a> {
         Ok(())
     }
 
-    /// Why it is no cluster any more: a node of it has ended, or its API server does not answer for [`AWAY`]. One that was lost
-    /// stays so for the run: what cases saw before and after is not the same.
+    /// Why the cluster is lost: a node has ended, or its API server does not answer for [`AWAY`]. A lost cluster stays
+    /// lost, because results before and after can't be compared.
     async fn lost(&self, kind: &KindCluster, line: Option<&Line<'_>>) -> Option<&str> {
         let began = Instant::now();
         let mut is_away = false;
@@ -141,17 +142,17 @@ impl<'a> Kinds<'a> {
                 "the kind cluster {name} does not answer any more: {error}. Expected that all its nodes run: `docker ps --all \
                  --filter label=io.x-k8s.kind.cluster={name}` shows them"
             );
-            // Whoever was first has said it.
+            // The first caller has set the reason.
             let _ = self.lost.set(why);
         }
         self.lost.get().map(String::as_str)
     }
 
-    /// Heals what a case has left that died or could not undo its faults: API servers, nodes and their agents, namespaces. Returns
-    /// what was undone, and what can't be.
+    /// Heals the remains of a case that died or could not undo its faults: API servers, nodes and their agents,
+    /// namespaces. Returns what was undone, and what can't be.
     async fn after_death(&self, kind: &KindCluster, case: Case) -> Vec<String> {
         let mut warnings = Vec::new();
-        // First of all: whatever follows asks them.
+        // API servers come first: the rest needs them.
         match kind.settle().await {
             Ok(repaired) => warnings.extend(repaired),
             Err(error) => warnings.push(error.to_string()),
@@ -185,7 +186,7 @@ impl<'a> Kinds<'a> {
     }
 }
 
-impl Site for Kinds<'_> {
+impl Site for KindSite<'_> {
     type Lab = Arc<KindCluster>;
 
     fn name<'a>(&self, cluster: &'a Arc<KindCluster>) -> &'a str {
@@ -224,7 +225,7 @@ impl Site for Kinds<'_> {
         if let Some(why) = self.lost(cluster, Some(line)).await {
             report.warnings.push(why.to_owned());
         } else if !is_its_own || self.absences(cluster) > absences {
-            // What it could not undo while the API server was away would meet the next try.
+            // Faults that the case could not undo while the API server was away would disturb the next try.
             report.warnings.extend(self.after_death(cluster, case).await);
         }
         report
@@ -234,12 +235,12 @@ impl Site for Kinds<'_> {
         self.absences.load(Ordering::Relaxed)
     }
 
-    /// Its nodes are this machine.
+    /// The nodes run on this machine.
     async fn room(&self) {
         machine::room_of_kind().await;
     }
 
-    /// Cases of it have API servers and what is outside in common.
+    /// Cases share the API servers and the outside client.
     fn parts(&self, _: &Arc<KindCluster>) -> usize {
         1
     }
@@ -249,7 +250,7 @@ impl Site for Kinds<'_> {
     }
 
     async fn end(&self, _: Arc<KindCluster>) -> anyhow::Result<()> {
-        // All cases share it: it is closed after the last.
+        // All cases share the cluster: it is closed after the last.
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The labs of a run: made for it, each with a name of its own, or one that is there.
+//! The labs of a run: new ones, each with a name of its own, or one that runs already.
 
 use std::{
     fs,
@@ -26,15 +26,15 @@ use super::{
 };
 use crate::{cluster::ClusterRef, lab::TargetArgs, quick::marked};
 
-/// Between two looks at it.
+/// Interval between checks of the agents.
 const LOOK: Duration = Duration::from_millis(50);
-/// Lines shown of the log of one that has ended.
-const SAID: usize = 10;
+/// Lines shown of the log of an agent that has ended.
+const LOG_LINES: usize = 10;
 
-/// What is to be tested, and where.
+/// The implementation under test.
 #[derive(Debug)]
 pub(super) enum Target {
-    /// Whatever runs in a lab that is up.
+    /// The implementation in a running lab.
     Running(String),
     /// A target of the command line.
     Named(TargetArgs),
@@ -51,7 +51,7 @@ impl Target {
         }
     }
 
-    /// As options of the command line.
+    /// The options as text for the command line.
     pub(super) fn options(&self) -> String {
         match self {
             Self::Running(name) => format!(" --lab {name}"),
@@ -63,23 +63,23 @@ impl Target {
 
 /// The labs of a run.
 #[derive(Debug)]
-pub(super) struct Labs<'a> {
+pub(super) struct LabSite<'a> {
     settings: &'a Settings,
-    from: From,
-    /// How many were made.
+    from: LabSource,
+    /// Number of labs that were made.
     made: AtomicUsize,
-    /// Names of those that stay up.
+    /// Names of labs that stay up.
     stay: Mutex<Vec<String>>,
-    /// What they have taken.
+    /// Resources that the labs have used.
     spent: LabsSpent,
 }
 
-/// Where they come from.
+/// Where labs come from.
 #[derive(Debug)]
-enum From {
-    /// One that is up, and stays.
+enum LabSource {
+    /// A running lab, which stays up.
     Running(String),
-    /// They are made like this, but for the name.
+    /// New labs with this configuration, except for the name.
     Made(Box<LabConfig>),
 }
 
@@ -88,7 +88,7 @@ enum From {
 pub(super) struct RunLab {
     name: String,
     cluster: LabCluster,
-    /// A case has left something on nodes that could not be undone.
+    /// Whether a case has left something on nodes that could not be undone.
     is_disordered: AtomicBool,
 }
 
@@ -98,9 +98,9 @@ impl RunLab {
     }
 }
 
-impl<'a> Labs<'a> {
+impl<'a> LabSite<'a> {
     /// # Errors
-    /// A program is not there.
+    /// A program is missing.
     pub(super) fn new(
         settings: &'a Settings,
         target: &Target,
@@ -109,12 +109,12 @@ impl<'a> Labs<'a> {
         nodes: u8,
     ) -> anyhow::Result<Self> {
         let made = |agent| {
-            anyhow::Ok(From::Made(Box::new(LabConfig {
+            anyhow::Ok(LabSource::Made(Box::new(LabConfig {
                 name: format!("run-{}", std::process::id()),
                 nodes,
                 families,
                 control_plane,
-                // Between 1 and 100, as the option is checked.
+                // At least 1 and at most 100, as the option is checked.
                 timeout_scale: settings.limits.scale.ceil() as u32,
                 agent,
                 plumbline: sibling("plumbline")?,
@@ -123,7 +123,7 @@ impl<'a> Labs<'a> {
         Ok(Self {
             settings,
             from: match target {
-                Target::Running(name) => From::Running(name.clone()),
+                Target::Running(name) => LabSource::Running(name.clone()),
                 Target::Named(target) => made(target.agent()?)?,
                 Target::Mutant(name) => made(mutant(name)?)?,
             },
@@ -133,9 +133,9 @@ impl<'a> Labs<'a> {
         })
     }
 
-    /// What runs in them: one agent, the same in each, and what answers as the API.
+    /// The software in the labs: the agent, the same in each, and the API server.
     pub(super) async fn software(&self) -> Software {
-        let From::Made(config) = &self.from else {
+        let LabSource::Made(config) = &self.from else {
             let not_read = "what runs in the lab: it was up before (--lab)".to_owned();
             return Software {
                 not_read: vec![not_read],
@@ -159,18 +159,18 @@ impl<'a> Labs<'a> {
         }
     }
 
-    /// What those that have ended have taken.
+    /// Resources that the ended labs have used.
     pub(super) fn spent(&self) -> &LabsSpent {
         &self.spent
     }
 
-    /// Names of those that stay up after they have ended for the run.
+    /// Names of labs that stay up after the run.
     pub(super) fn stay(&self) -> Vec<String> {
         self.stay.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until every agent of a new lab is ready, or has at least lasted: verdicts on one that ends by itself at once,
-    /// for a wrong option say, would be about nothing.
+    /// Waits until every agent of a new lab is ready, or has run for a while without /readyz: verdicts about an agent
+    /// that exits at once, for example because of a wrong option, would be worthless.
     async fn agents_run(&self, lab: &LabCluster) -> anyhow::Result<()> {
         let cluster = lab.cluster();
         let nodes = &cluster.describe().nodes;
@@ -194,7 +194,7 @@ impl<'a> Labs<'a> {
                 tokio::time::sleep(LOOK).await;
             }
         };
-        // An agent without /readyz only has to last.
+        // An agent without /readyz only has to keep running.
         let lasts = tokio::time::timeout(self.settings.limits.agent_lasts, all_ready);
         tokio::select! {
             lasted = lasts => lasted.unwrap_or(Ok(())),
@@ -202,7 +202,7 @@ impl<'a> Labs<'a> {
         }
     }
 
-    /// Heals what a case that died has left in a lab that others use after it: namespaces, and what it did to nodes. Returns what can't be healed.
+    /// Heals a shared lab after a case that died: namespaces, and changes on nodes. Returns what can't be healed.
     async fn after_death(&self, lab: &RunLab, case: &Case) -> Vec<String> {
         let mut warnings = Vec::new();
         let cluster = lab.cluster();
@@ -232,26 +232,26 @@ impl<'a> Labs<'a> {
     }
 }
 
-impl Site for Labs<'_> {
+impl Site for LabSite<'_> {
     type Lab = RunLab;
 
     fn name<'a>(&self, lab: &'a RunLab) -> &'a str {
         &lab.name
     }
 
-    /// Attaches to the one that is up, or makes one. With `keep` it outlives this process.
+    /// Connects to the running lab, or makes a new one. With `keep`, it outlives this process.
     async fn make(&self) -> anyhow::Result<RunLab> {
         let config = match &self.from {
-            From::Running(name) => {
+            LabSource::Running(name) => {
                 return Ok(RunLab {
                     name: name.clone(),
                     cluster: LabCluster::attach(name).await?,
                     is_disordered: AtomicBool::new(false),
                 });
             }
-            From::Made(config) => config,
+            LabSource::Made(config) => config,
         };
-        // The first is named as the run is, others have their number.
+        // The first lab is named after the run; the others get a number.
         let before = self.made.fetch_add(1, Ordering::Relaxed);
         let name = match before {
             0 => config.name.clone(),
@@ -262,7 +262,7 @@ impl Site for Labs<'_> {
             ..LabConfig::clone(config)
         };
         let step = |step: &str| {
-            // Nothing else is shown yet.
+            // No progress line exists yet.
             if before == 0 {
                 eprintln!(
                     "{}",
@@ -296,8 +296,8 @@ impl Site for Labs<'_> {
             is_its_own,
         } = process::run(self.settings, At::all_of(&at), case, line).await;
         let goes_on = match self.from {
-            From::Running(_) => true,
-            From::Made(_) => self.settings.keep || !case.disruptive,
+            LabSource::Running(_) => true,
+            LabSource::Made(_) => self.settings.keep || !case.disruptive,
         };
         if !is_its_own && goes_on {
             report.warnings.extend(self.after_death(lab, &case).await);
@@ -309,12 +309,12 @@ impl Site for Labs<'_> {
         machine::room().await;
     }
 
-    /// It is on this machine, and goes away only by a case.
+    /// The API server runs on this machine, and only cases stop it.
     fn absences(&self, _: &RunLab) -> u64 {
         0
     }
 
-    /// Each case has its own.
+    /// Each disruptive case has a lab of its own.
     fn parts(&self, _: &RunLab) -> usize {
         1
     }
@@ -329,7 +329,7 @@ impl Site for Labs<'_> {
             cluster,
             is_disordered,
         } = lab;
-        let stays = matches!(self.from, From::Running(_)) || self.settings.keep;
+        let stays = matches!(self.from, LabSource::Running(_)) || self.settings.keep;
         if stays {
             let mut stay = self.stay.lock().unwrap_or_else(PoisonError::into_inner);
             if !stay.contains(&name) {
@@ -352,7 +352,7 @@ fn said_last(lab: &LabCluster, node: &str) -> String {
     let path = lab.logs().join(format!("agent-{node}.log"));
     let log = fs::read_to_string(&path).unwrap_or_else(|error| format!("{}: {error}", path.display()));
     let lines: Vec<&str> = log.lines().collect();
-    lines[lines.len().saturating_sub(SAID)..].join("\n")
+    lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
 }
 
 fn mutant(name: &str) -> anyhow::Result<AgentCommand> {

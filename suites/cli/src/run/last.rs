@@ -1,4 +1,4 @@
-//! The last run in a folder: what failed in it, and how long its cases took.
+//! The last run in a folder: its failed cases, and how long its cases took.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,7 @@ use crate::report::{
     format::{Axis, Report, Verdict},
 };
 
-/// What is needed of the last run to run again what failed in it.
+/// The part of the last run that `--rerun-failed` needs.
 #[derive(Debug)]
 pub(super) struct Last {
     /// Ids of cases.
@@ -28,17 +28,17 @@ pub(super) struct Last {
 /// What a claim that is judged over cases of others goes on with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Earlier {
-    /// Its axes that passed, of cases that are not run again.
+    /// Passed axes of cases that are not run again.
     pub(super) axes: Vec<AxisReport>,
-    /// Whether all of its cases were selected then.
+    /// Whether all cases of the row were selected then.
     pub(super) was_whole: bool,
 }
 
 impl Last {
-    /// Of the report in a folder.
+    /// Reads the report in a folder.
     ///
     /// # Errors
-    /// There is none, it is of a quick run, or nothing failed in it.
+    /// There is no report, it is of a quick run, or nothing failed in it.
     pub(super) fn read(out: &Path) -> anyhow::Result<Self> {
         let path = out.join(files::YAML);
         let report =
@@ -61,7 +61,7 @@ impl Last {
                 path.display()
             );
         }
-        // Where such a claim failed, so has one of its axes, or one of its cases.
+        // If such a claim failed, one of its axes or cases has failed, too.
         for claim in joint::all() {
             if failed.remove(claim.id.as_str()) {
                 failed.extend(open(claim, &report));
@@ -74,7 +74,7 @@ impl Last {
     }
 }
 
-/// Cases of such a claim that have not shown that they needed nothing.
+/// Cases of such a claim that have not yet shown that they need no help.
 fn open(claim: &Claim, report: &Report) -> Vec<String> {
     let judged = report.cases.iter().find(|case| claim.id.as_str() == case.id);
     let axes = judged.map_or(&[][..], |case| &case.axes);
@@ -86,7 +86,7 @@ fn open(claim: &Claim, report: &Report) -> Vec<String> {
     cases.map(|case| case.id.to_owned()).collect()
 }
 
-/// Nothing, if none of its cases was selected.
+/// `None`, if no case of the row was selected.
 fn earlier(claim: &Claim, report: &Report, again: &BTreeSet<String>) -> Option<Earlier> {
     let judged = report.cases.iter().find(|case| claim.id.as_str() == case.id)?;
     let is_again = |name: &str| again.iter().any(|id| is_of(name, id));
@@ -104,7 +104,7 @@ fn earlier(claim: &Claim, report: &Report, again: &BTreeSet<String>) -> Option<E
     })
 }
 
-/// Whether an axis of such a claim is of a case.
+/// Whether an axis of such a claim belongs to a case.
 fn is_of(axis: &str, case: &str) -> bool {
     axis.split_once(": ").is_some_and(|(id, _)| id == case)
 }
@@ -112,15 +112,15 @@ fn is_of(axis: &str, case: &str) -> bool {
 /// How long the last run took.
 #[derive(Debug, Default)]
 pub(super) struct Durations {
-    /// Its cases, by id.
+    /// Duration of each case, by id.
     pub(super) cases: BTreeMap<String, Duration>,
-    /// All of it: less than its cases together, as some of them ran at once.
+    /// Duration of the run: less than the sum of its cases, as some ran at once.
     pub(super) run: Duration,
 }
 
 impl Durations {
-    /// In the last run in a folder, if it had this profile. Nothing but the order of cases and an estimate comes of it, so that a
-    /// report that is not there, or that an earlier version wrote, is none.
+    /// Reads the last run in a folder, if it had this profile. The durations only decide the order of cases and an
+    /// estimate, so a report that is missing or of another version gives none.
     pub(super) fn read(out: &Path, profile: &str) -> Self {
         let report = files::read(&out.join(files::YAML));
         let Ok(report) = report.map_err(drop).and_then(|report| {
@@ -140,7 +140,7 @@ impl Durations {
         }
     }
 
-    /// How long a case will take: as it did, or as it may.
+    /// Expected duration of a case: as in the last run, or its limit.
     pub(super) fn expected(&self, case: &Case) -> Duration {
         self.cases.get(case.id).copied().unwrap_or(case.longest)
     }

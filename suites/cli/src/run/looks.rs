@@ -1,5 +1,5 @@
-//! What is looked at before a run begins, so that nothing is decided after: who gives load balancers their addresses, and what the
-//! target has on a node that faults are made of. Each is looked at once, and only if a case needs it that can run otherwise.
+//! Checks before a run that decide what runs: whether load balancers get addresses, and which of the target's programs
+//! and maps exist on a node. Each is checked once, and only if a case needs it that could otherwise run.
 
 use std::{
     collections::BTreeSet,
@@ -18,15 +18,15 @@ use tokio::time::{sleep, timeout};
 
 use super::select::{Selection, select};
 
-/// How long something may be missing on a node until it counts as not there: an agent that has just been started attaches nothing
-/// before it has read the API. Own choice; what is there is found at once.
+/// How long something may be missing on a node until it counts as absent: an agent that has just started attaches
+/// nothing before it has read the API. Own choice; something present is found at once.
 const SETTLES: Duration = Duration::from_secs(10);
-/// One look at a node takes no longer: five programs are started there.
+/// Limit of one check of a node: it starts five programs there.
 const LOOK: Duration = Duration::from_secs(60);
-/// From one look to the next.
+/// Interval between checks.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// What decides what runs.
+/// The inputs of the selection.
 pub(super) struct Wanted<'a> {
     pub(super) named: Vec<Case>,
     pub(super) features: &'a BTreeSet<String>,
@@ -34,7 +34,7 @@ pub(super) struct Wanted<'a> {
     pub(super) run: &'a str,
 }
 
-/// Decides what runs in a cluster, and completes what is known of it.
+/// Decides what runs in a cluster, and completes its description.
 pub(super) async fn decide(
     wanted: Wanted<'_>,
     cluster: &Cluster,
@@ -80,13 +80,13 @@ fn is_about_nodes(case: &Case) -> bool {
     target.iter().any(|need| need.is_on_nodes())
 }
 
-/// Whether all was found that a case needs.
+/// Whether everything was found that a case needs.
 fn is_complete(selection: &Selection, cluster: &Description, found: &Found) -> bool {
     let mut needs = selection.run.iter().flat_map(|case| case.needs.target);
     needs.all(|need| need.lacks(cluster, Some(found)).is_none())
 }
 
-/// Nothing can be said of cases that are about what could not be looked at.
+/// Makes the cases that need the check inconclusive, because the check itself failed.
 fn undecided(selection: Selection, why: &str) -> Selection {
     let Selection { run, mut excluded } = selection;
     let (about_nodes, run) = run.into_iter().partition::<Vec<_>, _>(is_about_nodes);
@@ -95,7 +95,7 @@ fn undecided(selection: Selection, why: &str) -> Selection {
     Selection { run, excluded }
 }
 
-/// Learns whether somebody gives addresses, if a case needs to know that could run with them.
+/// Checks whether Services get load balancer addresses, if that decides whether a case runs.
 async fn find_addresses(
     cluster: &Cluster,
     description: &mut Description,
@@ -128,7 +128,7 @@ async fn find_addresses(
     description.lacking.insert(ADDRESSES, why);
 }
 
-/// A node that is looked at.
+/// The node that is checked.
 struct Node<'a> {
     cluster: &'a Cluster,
     name: &'a str,
@@ -136,7 +136,7 @@ struct Node<'a> {
 }
 
 impl Node<'_> {
-    /// Looks until it has what is looked for, or had the time.
+    /// Repeats the check until everything was found, or the time is over.
     async fn until(&self, is_complete: impl Fn(&Found) -> bool) -> Result<Found, String> {
         let began = Instant::now();
         loop {

@@ -1,43 +1,43 @@
-//! What a machine can bear: how many cases and labs at once.
+//! How many cases and labs a machine can run at once.
 //!
-//! Cases wait for most of their time, and clients pace themselves. How many a processor bears depends on what they do: one that
-//! stages pods and controls takes half of it, one that holds for half a minute a hundredth. So two cases for each processor run
-//! however busy it is, and each further one begins when the machine has been idle for a part of the last moments. On a machine
-//! that others use, too, limits would otherwise judge the machine.
+//! Cases mostly wait, and clients limit their own rate. A processor's share depends on the case: one that creates pods
+//! and runs controls takes half of it, one that holds for half a minute a hundredth. So two cases for each processor
+//! always run, and each further one starts when a part of the machine has been idle for a moment. Otherwise limits
+//! would judge the machine, especially one that is shared with other work.
 
 use std::{fs, thread::available_parallelism, time::Duration};
 
 use harness::limits::Profile;
 
-/// Cases for each processor, however busy it is.
+/// Cases for each processor, however busy the machine is.
 const CASES: usize = 2;
-/// The same at most, where it is idle: more labs than these would hardly be faster, and take memory.
+/// Limit of cases for each processor while the machine is idle: more labs would hardly be faster, and take memory.
 const MOST_CASES: usize = 12;
-/// The part of its processors' time that a machine with room for one more case is idle, or works on what has a lower priority than
-/// cases: that of a case that begins.
+/// Share of processor time that is idle, or used at a lower priority than cases, on a machine with room for one more
+/// case: the share of a case that begins.
 const IDLE: f64 = 0.2;
-/// How long it is watched. A case that begins takes most of what it takes within its first seconds.
+/// Length of the measurement. A case that begins takes most of its processor time within its first seconds.
 const WATCHED: Duration = Duration::from_millis(1500);
-/// The same on clusters, whose pods come up for so long.
+/// Length of the measurement on clusters, where pods take so long to start.
 const WATCHED_ON_CLUSTERS: Duration = Duration::from_secs(8);
-/// Cases at once where nodes are idle, for each that runs however busy they are. Of those of kind three on two processors left
-/// nothing undecided, as each begins where the others wait.
+/// Factor for concurrent cases while nodes are idle. In kind, three on two processors left no case inconclusive, as
+/// each begins while the others wait.
 const WHERE_IDLE: usize = 3;
-/// What this machine bears of cases whose nodes are others, in those of labs.
+/// Cases that this machine runs on other machines' nodes, for each that it could run in labs.
 const MORE_THAN_LABS: usize = 4;
-/// Probes in a second that a processor bears beside the cluster of kind of which it is: half of what is answered when nothing of it is
-/// idle (1,200, AMD EPYC, unoptimized programs; the runtime of pods has every line that a server says). Asked for twice of
-/// that, servers answered after five seconds, and half of the cases of a run were not decided.
+/// Probes in a second that a processor can serve besides the kind cluster that it runs: half of what is answered when
+/// no part of the cluster is idle (1,200, AMD EPYC, unoptimized programs; the pods' runtime handles every logged line
+/// of a server). With twice as many, servers answered after five seconds, and half of the cases were inconclusive.
 const PROBES_OF_KIND: usize = 600;
-/// What a lab with a case takes at most, in KiB of memory.
+/// Memory that a lab with a case takes at most, in KiB.
 const LAB_KIB: usize = 300 << 10;
 
-/// Cases at once, however busy the machine is.
+/// Concurrent cases, however busy the machine is.
 pub(super) fn jobs() -> usize {
     processors() * CASES
 }
 
-/// The same in a run of this profile: cases of a quick one ask for a fifteenth of the probes.
+/// Concurrent cases for this profile, however busy the machine is: cases of a quick run make a fifteenth of the probes.
 pub(super) fn always(profile: Profile) -> usize {
     match profile {
         Profile::Quick => jobs() * 2,
@@ -45,7 +45,7 @@ pub(super) fn always(profile: Profile) -> usize {
     }
 }
 
-/// Cases at once where it has room.
+/// Limit of concurrent cases while the machine has room.
 pub(super) fn most_jobs() -> usize {
     processors() * MOST_CASES
 }
@@ -64,8 +64,8 @@ pub(super) async fn room_of_kind() {
     watched(WATCHED_ON_CLUSTERS, async || vec![Processors::now()]).await;
 }
 
-/// Returns when each node of a cluster has room for one more case; `stat`: the `/proc/stat` of each, empty where it can't be
-/// read, which is no room.
+/// Returns when each node of a cluster has room for one more case. `stat` returns the `/proc/stat` of each node; an
+/// empty one could not be read, and counts as busy.
 pub(super) async fn room_of_nodes(stat: impl AsyncFn() -> Vec<String>) {
     let now = async || stat().await.iter().map(|stat| Processors::of(stat)).collect();
     watched(WATCHED_ON_CLUSTERS, now).await;
@@ -84,7 +84,7 @@ async fn watched(time: Duration, now: impl AsyncFn() -> Vec<Processors>) {
     }
 }
 
-/// Whether each of them has.
+/// Whether every machine was idle enough.
 fn have_room(before: &[Processors], after: &[Processors]) -> bool {
     let mut each = before.iter().zip(after);
     !after.is_empty()
@@ -92,15 +92,15 @@ fn have_room(before: &[Processors], after: &[Processors]) -> bool {
         && each.all(|(before, after)| after.free_since(*before) >= IDLE)
 }
 
-/// USER_HZ: what /proc counts in, on every architecture that this runs on.
+/// USER_HZ: the unit of /proc, on every supported architecture.
 const TICKS: f64 = 100.0;
 
-/// Time of all processors since the machine started, in ticks of [`TICKS`] a second.
+/// Time of all processors since the machine started, in ticks of 1/[`TICKS`] s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Processors {
     all: u64,
     idle: u64,
-    /// By programs with a positive nice value.
+    /// Time of programs with a positive nice value.
     nice: u64,
 }
 
@@ -109,8 +109,8 @@ impl Processors {
         Self::of(&fs::read_to_string("/proc/stat").unwrap_or_default())
     }
 
-    /// The first line of /proc/stat (proc(5)): user, nice, system, idle, iowait, irq, softirq, steal; what guests take is part
-    /// of user. A machine that does not say has no room.
+    /// Parses the first line of /proc/stat (proc(5)): user, nice, system, idle, iowait, irq, softirq, steal; the time
+    /// of guests is part of user. Without this line, the machine counts as busy.
     fn of(stat: &str) -> Self {
         let numbers = stat.strip_prefix("cpu ").and_then(|rest| rest.lines().next());
         let numbers: Vec<u64> = numbers
@@ -133,7 +133,7 @@ impl Processors {
         [busy, idle].map(|ticks| ticks as f64 / TICKS)
     }
 
-    /// The part of the time since then that a case could have had.
+    /// The share of the time since then that a case could have used.
     fn free_since(self, before: Self) -> f64 {
         let all = self.all.saturating_sub(before.all).max(1);
         let free = self.idle.saturating_sub(before.idle) + self.nice.saturating_sub(before.nice);
@@ -141,24 +141,24 @@ impl Processors {
     }
 }
 
-/// Cases at once in a cluster of kind, however busy it is: it takes most of a processor by itself while pods come up (API servers,
-/// etcd, a kubelet for each node), and pods are made by as many processes as on a real node. Four that begin at once on two
-/// processors left nothing decided.
+/// Concurrent cases in a kind cluster, however busy it is. The cluster takes most of a processor while pods start (API
+/// servers, etcd, a kubelet for each node), and pods need as many processes as on a real node. Four cases that began at
+/// once on two processors were all inconclusive.
 pub(super) fn jobs_of_kind() -> usize {
     jobs().div_ceil(CASES * 2)
 }
 
-/// Cases at once on a cluster whose nodes are idle, of which `always` run however busy they are.
+/// Limit of concurrent cases on a cluster whose nodes are idle; `always` cases run however busy they are.
 pub(super) fn where_idle(always: usize) -> usize {
     always.saturating_mul(WHERE_IDLE)
 }
 
-/// Probes that each client of a case begins in a second in a cluster of kind of so many nodes, all of which are this machine's.
+/// Probes that each client of a case starts in a second in a kind cluster of so many nodes, which share this machine.
 pub(super) fn rate_of_kind(nodes: usize) -> u32 {
     rate_of(processors(), nodes)
 }
 
-/// On each node one of the host and one of a pod, and the one outside.
+/// Divides by the clients: two on each node (host and pod), and one outside.
 fn rate_of(processors: usize, nodes: usize) -> u32 {
     let clients = nodes * 2 + 1;
     u32::try_from(processors * PROBES_OF_KIND / clients)
@@ -166,16 +166,16 @@ fn rate_of(processors: usize, nodes: usize) -> u32 {
         .max(1)
 }
 
-/// Cases at once in a cluster that is there: half as many as the processors of two nodes, as cases use, of which this is the
-/// weakest (in thousandths; as on kind, nodes have more to do than these). What a kubelet keeps of a processor for itself, 70
-/// thousandths of two on managed nodes, makes it no processor less. This machine has but a process for each case and one for each
-/// client, a twentieth of a processor together.
+/// Concurrent cases in an existing cluster: half of the processors of two nodes, since a case uses two; `weakest` is
+/// the weakest node's capacity in thousandths of a processor (as in kind, nodes have other work, too). The reserve of a
+/// kubelet, 70 thousandths of two processors on managed nodes, is rounded away. This machine only runs a process for
+/// each case and one for each client, a twentieth of a processor together.
 pub(super) fn jobs_of_cluster(weakest: u64) -> usize {
     let processors = usize::try_from((weakest.saturating_add(500)) / 1000).unwrap_or(usize::MAX);
     processors.clamp(1, jobs() * MORE_THAN_LABS)
 }
 
-/// Labs at once: one for each case, as far as half of the memory that is available lasts.
+/// Concurrent labs: one for each case, within half of the available memory.
 pub(super) fn labs() -> usize {
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     fitting(most_jobs(), &memory)

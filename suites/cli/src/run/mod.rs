@@ -1,17 +1,17 @@
 //! `plumbline run`: a cluster, a selection, the cases, the reports.
 //!
-//! - `arguments.rs`: what can be said. `labs.rs`: the labs that are used or made. `machine.rs`: how many at once.
-//!   `clusters.rs`: a cluster that is there; `held.rs`: as long as the run has it. `kinds.rs`: one of kind.
-//!   `ending.rs`: what cases have left to end there.
+//! - `arguments.rs`: the options. `labs.rs`: labs that are used or made. `machine.rs`: how many at once.
+//!   `clusters.rs`: an existing cluster; `held.rs`: while the run holds it. `kinds.rs`: a kind cluster.
+//!   `ending.rs`: namespaces of ended cases that are being deleted there.
 //! - `select.rs`: what runs, decided before the run; `filter.rs`: by `--filter`; `unmatched.rs`: why nothing does.
-//! - `looks.rs`: what is looked at first, if cases need it.
-//! - `exempt.rs`: what is known to deviate. `declared.rs`: what a target says of itself.
-//! - `schedule/`: labs and cases side by side, disruptive ones alone in theirs. `process.rs`: one case as a process.
-//! - `last.rs`: what is known of the run before. `estimate.rs`: how long this one will take.
-//! - `joint.rs`: rows that are judged over cases of others.
-//! - `spent.rs`: what it took.
-//! - `before.rs`: what is printed before; `progress.rs`: meanwhile.
-//! - `conclusion.rs`: the end where something is left. `owner.rs`: files belong to who called sudo.
+//! - `looks.rs`: checks before the run, if cases need them.
+//! - `exempt.rs`: known deviations. `declared.rs`: features and deviations that a target declares.
+//! - `schedule/`: concurrent labs and cases, disruptive ones alone in theirs. `process.rs`: one case as a process.
+//! - `last.rs`: the previous run. `estimate.rs`: the expected duration.
+//! - `joint.rs`: rows that are judged over the cases of other rows.
+//! - `spent.rs`: resources that the run used.
+//! - `before.rs`: output before the cases; `progress.rs`: output during them.
+//! - `conclusion.rs`: the exit code after cleanup errors. `owner.rs`: gives files to the user who called sudo.
 mod arguments;
 mod before;
 mod clusters;
@@ -60,12 +60,12 @@ use crate::{
 };
 
 use self::{
-    clusters::Clusters,
+    clusters::ExistingSite,
     declared::Declared,
     exempt::Exemption,
-    held::Held,
-    kinds::Kinds,
-    labs::{Labs, RunLab, Target},
+    held::HeldCluster,
+    kinds::KindSite,
+    labs::{LabSite, RunLab, Target},
     last::{Durations, Last},
     machine::Processors,
     process::Settings,
@@ -75,7 +75,7 @@ use self::{
     spent::LabsSpent,
 };
 
-/// Folder of a rerun, in that of the run.
+/// Folder of a rerun, in the folder of the run.
 const RERUN: &str = "rerun";
 
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
@@ -108,7 +108,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let options = arguments.options();
     let control_plane = arguments.control_plane()?;
     let families = arguments.families.families();
-    // One namespace takes one case after another, whatever is said.
+    // A single namespace allows one case at a time, whatever the options are.
     let confined = arguments.provider == Provider::Existing && arguments.existing.is_confined();
     let Chosen {
         place,
@@ -169,7 +169,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         .scaled(arguments.timeout_scale)
         .with_rate(arguments.rate.unwrap_or(rate));
     let settings = Settings {
-        // Also when its file was replaced meanwhile.
+        // Valid even if the program's file was replaced meanwhile.
         program: "/proc/self/exe".into(),
         run: format!(
             "run-{}-{:06x}",
@@ -184,7 +184,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         keep: arguments.keep,
         labs,
         always: match arguments.jobs {
-            // What was inconclusive beside others.
+            // Cases that were inconclusive beside others run alone.
             None if last.is_some() => 1,
             _ => always,
         },
@@ -207,7 +207,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     match place {
         Where::Labs(target) => {
             eprintln!("{}", marked(profile.name(), "bringing up the lab …"));
-            let labs = Labs::new(&settings, &target, families, control_plane, arguments.nodes)?;
+            let labs = LabSite::new(&settings, &target, families, control_plane, arguments.nodes)?;
             asked.software = Some(labs.software().await);
             let done = go(&settings, &labs, RunLab::cluster, asked, Some(labs.spent())).await;
             for name in labs.stay() {
@@ -219,14 +219,14 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Where::Cluster(existing, tested) => {
             eprintln!("looking at the cluster …");
             let program = std::env::current_exe().context("failed to find this program")?;
-            let clusters = Clusters::new(&settings, existing.cluster(*tested, &settings.run, program));
-            let done = go(&settings, &clusters, Held::cluster, asked, None).await;
+            let clusters = ExistingSite::new(&settings, existing.cluster(*tested, &settings.run, program));
+            let done = go(&settings, &clusters, HeldCluster::cluster, asked, None).await;
             conclusion::concluded(done, clusters.release().await)
         }
         Where::Kind(config, existing) => {
             eprintln!("{}", marked(profile.name(), "bringing up the cluster of kind …"));
-            let kinds = Kinds::new(&settings, *config, existing);
-            let done = go(&settings, &kinds, Kinds::cluster, asked, None).await;
+            let kinds = KindSite::new(&settings, *config, existing);
+            let done = go(&settings, &kinds, KindSite::cluster, asked, None).await;
             conclusion::concluded(done, kinds.close().await)
         }
     }
@@ -235,42 +235,42 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 /// Where the cases run.
 #[derive(Debug)]
 enum Where {
-    /// In labs, with this under test.
+    /// In labs with this target.
     Labs(Target),
-    /// In a cluster that is there; with what is installed in it.
+    /// In an existing cluster with this target.
     Cluster(ExistingArgs, Box<Tested>),
-    /// In one of kind.
+    /// In a kind cluster.
     Kind(Box<KindConfig>, Existing),
 }
 
-/// What follows from the provider.
+/// Settings that depend on the provider.
 struct Chosen {
     place: Where,
-    /// The options that name place and target, for the command that runs a case again.
+    /// The options of cluster and target, for the command that runs a case again.
     replayed: String,
-    /// Cases at once however busy nodes are, and where they are idle.
+    /// Concurrent cases however busy the nodes are, and while they are idle.
     jobs: [usize; 2],
     labs: usize,
-    /// Probes that a client begins in a second, at most.
+    /// Limit of probes that a client starts in a second.
     rate: u32,
 }
 
-/// What was asked for, wherever it is to run.
+/// The settings of a run that do not depend on the provider.
 #[derive(Debug)]
 struct Asked {
     named: Vec<Case>,
     features: Option<Vec<Feature>>,
     exempt: Vec<Exemption>,
     durations: Durations,
-    /// The run that this one goes on with.
+    /// The run that this one continues.
     last: Option<Last>,
-    /// What runs there, if that is not the cluster's to tell.
+    /// The software, if the cluster does not report it.
     software: Option<Software>,
     began: Instant,
     started: SystemTime,
 }
 
-/// A cluster, the cases, the reports.
+/// Runs the cases in the cluster, and writes the reports.
 async fn go<S: Site>(
     settings: &Settings,
     site: &S,
@@ -340,7 +340,7 @@ async fn go<S: Site>(
     }
     let cases = joint::with_joint_claims(cases, settings, &exemptions, asked.last.as_ref());
 
-    let report = make::report(make::Made {
+    let report = make::report(make::RunData {
         description: &description,
         features: &features,
         not_applied,

@@ -1,4 +1,4 @@
-//! Nodes of a cluster that is there: who has which for itself, and how busy they are.
+//! Nodes of an existing cluster: which cases use which exclusively, and how busy they are.
 
 use std::{
     collections::BTreeSet,
@@ -9,14 +9,14 @@ use std::{
 use cluster::{Cluster, Node, Place};
 use tokio::time::timeout;
 
-/// A node that takes longer to say how busy it is has no room.
+/// A node that takes longer to return its /proc/stat counts as busy.
 const STAT: Duration = Duration::from_secs(10);
 
-/// Nodes that cases have for themselves.
+/// Nodes that cases use exclusively.
 #[derive(Debug, Default)]
 pub(super) struct Used(Mutex<BTreeSet<String>>);
 
-/// A node that a case has for itself until this is dropped.
+/// A node that a case uses exclusively until this is dropped.
 #[derive(Debug)]
 pub(super) struct OwnNode<'a> {
     pub(super) name: String,
@@ -24,7 +24,7 @@ pub(super) struct OwnNode<'a> {
 }
 
 impl Used {
-    /// One that nobody has.
+    /// Takes a node that no case uses.
     pub(super) fn free<'a>(&'a self, nodes: &[Node]) -> Option<OwnNode<'a>> {
         let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let free = nodes
@@ -46,7 +46,7 @@ impl Drop for OwnNode<'_> {
     }
 }
 
-/// The `/proc/stat` of each node; empty where it can't be read in time.
+/// The `/proc/stat` of each node; empty if it can't be read in time.
 pub(super) async fn processors(cluster: &Cluster) -> Vec<String> {
     let argv = ["cat", "/proc/stat"].map(str::to_owned);
     let each = cluster.describe().nodes.iter().map(async |node| {

@@ -1,4 +1,4 @@
-//! Files of a run belong to who called sudo, not to root.
+//! Gives the files of a run to the user who called sudo, instead of root.
 
 use std::{
     env,
@@ -22,20 +22,20 @@ use nix::{
 use super::process::EVIDENCE;
 use crate::report::files::{HTML, JUNIT, YAML};
 
-/// What a run writes into its folder.
+/// The run's files in its folder.
 const WRITTEN: [&str; 4] = [EVIDENCE, YAML, HTML, JUNIT];
 
 /// The folder of a run's reports and evidence.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
-    /// The first folder on the way to it that was made here, or itself.
+    /// The first folder on the path that this run made, or the folder of reports itself.
     first: PathBuf,
-    /// The same, whatever is put in its place.
+    /// The same folder, opened: still valid if the path is replaced.
     opened: File,
-    /// Whether that was made here: all of it is the run's.
+    /// Whether the run made this folder: then all of it is the run's.
     is_new: bool,
-    /// Seconds since 1970 when the run began: what nobody has touched since then is not the run's.
+    /// Start of the run in seconds since 1970: entries that are older are not the run's.
     since: i64,
 }
 
@@ -66,8 +66,8 @@ impl Folder {
         &self.path
     }
 
-    /// Gives what the run has written there to who called sudo, if anybody did: on drop, so that files of a run that ended
-    /// early are its caller's too.
+    /// Changes the owner of the run's files to the user who called sudo, if any: on drop, so that it also applies to
+    /// runs that ended early.
     fn hand_over(&self) {
         let Some(to) = caller() else {
             return;
@@ -81,7 +81,7 @@ impl Folder {
     }
 
     fn give(&self, to: (Uid, Gid)) -> io::Result<()> {
-        let given = Given {
+        let given = OwnerChange {
             since: self.since,
             to,
         };
@@ -109,15 +109,15 @@ fn caller() -> Option<(Uid, Gid)> {
     ))
 }
 
-/// What is given, and to whom. Whose folders these are may put others in their place meanwhile: so everything is looked at
-/// where it was opened, and no symbolic link is followed.
-struct Given {
+/// What changes its owner, and the new owner. The caller of sudo may replace folders meanwhile, so every entry is
+/// checked after it was opened, and no symbolic link is followed.
+struct OwnerChange {
     since: i64,
     to: (Uid, Gid),
 }
 
-impl Given {
-    /// An entry of a folder, and what is below; that there is none is no error.
+impl OwnerChange {
+    /// An entry of a folder, and what is below; a missing one is no error.
     fn below(&self, folder: &File, name: &OsStr) -> io::Result<()> {
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         match openat(folder, name, flags, Mode::empty()) {
@@ -127,7 +127,8 @@ impl Given {
         }
     }
 
-    /// Root's entries that have changed since the run began; the folders on the way to them may be older, and somebody else's.
+    /// Root's entries that have changed since the run began; folders on the path to them may be older and have another
+    /// owner.
     fn all(&self, entry: &File) -> io::Result<()> {
         let about = entry.metadata()?;
         if about.is_dir() {
@@ -135,7 +136,7 @@ impl Given {
                 self.below(entry, &below?.file_name())?;
             }
         }
-        // A file of several names may be another one's, too.
+        // A file with several names may belong to another path, too.
         let has_one_name = about.is_dir() || about.nlink() == 1;
         if about.uid() == 0 && about.ctime() >= self.since && has_one_name {
             let (user, group) = self.to;
@@ -164,7 +165,7 @@ mod tests {
         fs::symlink_metadata(path).unwrap().uid()
     }
 
-    /// Waits until what is made from now on is of a later second than what is there.
+    /// Waits until new files get a later second than the existing ones.
     fn next_second(base: &Path) {
         let changed = |path: &Path| fs::symlink_metadata(path).unwrap().ctime();
         let (old, new) = (base.join("clock-old"), base.join("clock"));
@@ -195,7 +196,7 @@ mod tests {
         fs::create_dir(at("evidence/new")).unwrap();
         fs::write(at("evidence/new/file"), "").unwrap();
         fs::write(at(YAML), "").unwrap();
-        // Of another process of root's at the same time.
+        // A file of another process of root at the same time.
         fs::write(at("mine/new"), "").unwrap();
         folder.give(TO).unwrap();
         for (name, expected) in [
@@ -226,7 +227,7 @@ mod tests {
         symlink(at("roots"), at("out/symbolic")).unwrap();
         fs::hard_link(at("roots/file"), at("out/hard")).unwrap();
         fs::write(at("out/own"), "").unwrap();
-        // Another one is put into its place.
+        // The folder is replaced.
         fs::rename(at("out"), at("moved")).unwrap();
         symlink(at("roots"), at("out")).unwrap();
         folder.give(TO).unwrap();

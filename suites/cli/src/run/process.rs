@@ -1,4 +1,4 @@
-//! One case as a process: started, bounded, and its end reported as what it is.
+//! One case as a process: starts it, limits its time, and reports its end.
 
 use std::{
     fs::{self, File},
@@ -26,13 +26,13 @@ use crate::{case::Order, cluster::ClusterRef};
 
 /// The folder of all cases' evidence, in that of the run.
 pub(super) const EVIDENCE: &str = "evidence";
-/// How much of a dead case's stderr its report shows.
+/// Limit of the shown stderr of a dead case.
 const STDERR_BYTES: usize = 4096;
 
-/// What is the same for all cases of a run.
+/// Settings that all cases of a run share.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
-    /// What runs a case: this very program.
+    /// The program that runs a case: this one.
     pub(super) program: PathBuf,
     pub(super) run: String,
     pub(super) seed: u64,
@@ -42,29 +42,30 @@ pub(super) struct Settings {
     pub(super) out: PathBuf,
     pub(super) evidence: Evidence,
     pub(super) keep: bool,
-    /// Labs at once, at most; at least one.
+    /// Limit of concurrent labs; at least one.
     pub(super) labs: usize,
-    /// Cases at once, in whichever labs, at most; at least one.
+    /// Limit of concurrent cases in all labs; at least one.
     pub(super) jobs: usize,
-    /// Of these so many begin however busy the machine is, and each further one when it has room ([`machine::room`]).
+    /// Cases that run however busy the machine is; each further one begins when there is room ([`machine::room`]).
     ///
     /// [`machine::room`]: super::machine::room
     pub(super) always: usize,
     pub(super) shuffle: bool,
     pub(super) fail_fast: bool,
-    /// Tries that a case has which is inconclusive, at most; at least one.
+    /// Limit of tries of an inconclusive case; at least one.
     pub(super) tries: usize,
     pub(super) interrupted: CancellationToken,
 }
 
-/// A case's end: its report, and whether its process wrote it and undid what it had done. One that did not has left things behind.
+/// The end of a case: its report, and whether its process wrote it and undid its changes. Otherwise the case has left
+/// things behind.
 pub(super) struct End {
     pub(super) report: CaseReport,
     pub(super) is_its_own: bool,
 }
 
 impl Settings {
-    /// The command that runs a case, or all that a row is judged over, again with the same seed.
+    /// The command that runs a case, or all cases of a joint row, again with the same seed.
     pub(super) fn replay(&self, id: &str) -> String {
         format!(
             "plumbline run --filter '^{id}$' --seed {}{}",
@@ -76,7 +77,7 @@ impl Settings {
         self.out.join(EVIDENCE).join(case.id)
     }
 
-    /// Where the evidence of a try goes that is not the last one, counted from 1.
+    /// Folder for the evidence of an earlier try, counted from 1.
     pub(super) fn folder_of_try(&self, case: &Case, number: usize) -> PathBuf {
         self.folder(case).with_extension(number.to_string())
     }
@@ -87,21 +88,21 @@ impl Settings {
 pub(super) struct At<'a> {
     /// In this cluster.
     pub(super) cluster: &'a ClusterRef,
-    /// On this node alone, if others disturb the rest meanwhile.
+    /// The only node of the case, because other cases use the others.
     pub(super) node: Option<&'a str>,
 }
 
 impl<'a> At<'a> {
-    /// On all nodes of a cluster.
+    /// All nodes of a cluster.
     pub(super) fn all_of(cluster: &'a ClusterRef) -> Self {
         Self { cluster, node: None }
     }
 }
 
-/// What the process of a case is told, in its folder.
+/// The file with the order of a case, in its folder.
 const ORDER: &str = "order.json";
 
-/// Runs a case in a cluster to its end, whatever that is.
+/// Runs a case in a cluster to its end, whatever the end is.
 pub(super) async fn run(settings: &Settings, at: At<'_>, case: Case, line: &Line<'_>) -> End {
     let folder = settings.folder(&case);
     let began = Instant::now();
@@ -129,7 +130,7 @@ pub(super) async fn run(settings: &Settings, at: At<'_>, case: Case, line: &Line
     }
 }
 
-/// The report of a case that has none of its own.
+/// The report of a case whose process has written none.
 pub(super) fn without_run(case: &Case, settings: &Settings, verdict: Verdict) -> CaseReport {
     CaseReport {
         id: case.id.to_owned(),
@@ -177,7 +178,7 @@ async fn supervise(
     folder: &Path,
     line: &Line<'_>,
 ) -> std::io::Result<Ended> {
-    // What an earlier run left here is no evidence of this one.
+    // Remains of an earlier run are no evidence of this one.
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
         _ => fs::create_dir_all(folder)?,
@@ -200,11 +201,11 @@ async fn supervise(
         .arg("case")
         .arg(case.id)
         .arg(&told)
-        // Held open as long as this process lives: a case cleans up when its run is gone.
+        // Held open while this process lives: the case cleans up when stdin ends.
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(File::create(folder.join("stderr.log"))?)
-        // Ctrl-C is this process's business.
+        // This process handles Ctrl-C.
         .process_group(0)
         .kill_on_drop(true)
         .spawn()?;
@@ -236,7 +237,7 @@ async fn supervise(
             }
         }
     };
-    // The pipe may outlive the case in what it has started: its end is not waited for.
+    // Processes that the case has started may keep the pipe open, so its end is not awaited.
     tokio::pin!(follow);
     tokio::pin!(end);
     tokio::select! {
@@ -245,10 +246,10 @@ async fn supervise(
     }
 }
 
-/// SIGTERM, time for evidence and clean-up, SIGKILL.
+/// Sends SIGTERM, waits for evidence and cleanup, sends SIGKILL.
 async fn stop(child: &mut Child, within: Duration) -> std::io::Result<()> {
     if let Some(pid) = child.id().and_then(|pid| i32::try_from(pid).ok()) {
-        // It may have ended meanwhile.
+        // The process may have ended meanwhile.
         let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
     }
     if timeout(within, child.wait()).await.is_err() {
@@ -274,7 +275,7 @@ pub(super) mod tests {
 
     use super::{super::progress::Progress, *};
 
-    /// Of a run whose cases are this program.
+    /// Settings of a run whose cases are this program.
     pub(in super::super) fn settings(out: &Path, program: Option<PathBuf>, process: Duration) -> Settings {
         Settings {
             program: program.unwrap_or_default(),
@@ -301,7 +302,7 @@ pub(super) mod tests {
         }
     }
 
-    /// How a script ends as a case, which has so long.
+    /// The end of a script that runs as a case with this limit.
     async fn end_within(process: Duration, script: &str) -> (CaseReport, Duration) {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("program");

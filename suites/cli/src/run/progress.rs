@@ -1,4 +1,4 @@
-//! What a person sees meanwhile: a line that moves for each running case on a terminal, plain lines elsewhere.
+//! Progress output: a line for each running case on a terminal, plain lines elsewhere.
 
 use std::{
     io::{IsTerminal as _, stderr},
@@ -42,7 +42,7 @@ impl Progress {
         }
     }
 
-    /// Of a case in a lab of this name.
+    /// Starts the line of a case in a lab of this name.
     pub(super) fn begin(&self, case: &Case, lab: &str) -> Line<'_> {
         let bar = self.bars.as_ref().map(|bars| {
             let bar = bars.add(ProgressBar::new_spinner());
@@ -64,12 +64,12 @@ impl Progress {
 
     pub(super) fn end(&self) {
         if let Some(bars) = &self.bars {
-            // A terminal that is gone needs no clearing.
+            // A closed terminal needs no clearing.
             let _ = bars.clear();
         }
     }
 
-    fn say(&self, text: &str) {
+    fn print(&self, text: &str) {
         match &self.bars {
             Some(bars) => {
                 let _ = bars.println(marked(self.profile, text));
@@ -86,18 +86,18 @@ impl Line<'_> {
     pub(super) fn phase(&self, phase: &str) {
         match &self.bar {
             Some(bar) => bar.set_message(phase.to_owned()),
-            None => self.progress.say(&format!("{}: {phase}", self.id)),
+            None => self.progress.print(&format!("{}: {phase}", self.id)),
         }
     }
 
-    /// It is inconclusive, and tried again.
+    /// Reports that the case is inconclusive and will be tried again.
     pub(super) fn undecided(&self, report: &CaseReport) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
         let took = seconds(Duration::from_secs_f64(report.seconds));
         let why = report.verdict.why();
-        self.progress.say(&format!(
+        self.progress.print(&format!(
             "{} is inconclusive after {took} and will be tried again: {why}",
             self.id
         ));
@@ -115,7 +115,7 @@ impl Line<'_> {
         } else {
             name
         };
-        self.progress.say(&format!(
+        self.progress.print(&format!(
             "[{done}/{}] {name} {} ({took})",
             self.progress.total, self.id
         ));

@@ -1,4 +1,4 @@
-//! What runs, decided before the run.
+//! The selection of cases, decided before the run.
 
 use std::{collections::BTreeSet, str::FromStr};
 
@@ -33,7 +33,7 @@ impl FromStr for ClaimArgument {
     }
 }
 
-/// A feature that a claim of the catalogue asks for; none for `none`.
+/// A feature of a claim in the catalogue; `None` for `none`.
 #[derive(Clone, Debug)]
 pub(crate) struct Feature(pub(super) Option<String>);
 
@@ -56,14 +56,14 @@ impl FromStr for Feature {
     }
 }
 
-/// What of the catalogue is asked for.
+/// The requested part of the catalogue.
 #[derive(Debug, Default)]
 pub(super) struct Wanted<'a> {
-    /// What is selected by name or by an expression.
+    /// Selects by name or by a regular expression.
     pub(super) filter: Option<&'a Filter>,
-    /// Claims of which one is decided; all, if there are none.
+    /// Selects cases that decide one of these claims; all, if empty.
     pub(super) claims: &'a [ClaimArgument],
-    /// Ids; all, if it is none.
+    /// Selects these ids; all, if `None`.
     pub(super) ids: Option<&'a BTreeSet<String>>,
 }
 
@@ -76,7 +76,7 @@ impl Wanted<'_> {
     }
 }
 
-/// Cases that are asked for; at least one.
+/// The requested cases; at least one.
 pub(super) fn named(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Case>> {
     let filtered = wanted.filter.and_then(Filter::claim);
     let mut claims = wanted.claims.iter().map(|claim| claim.0).chain(filtered);
@@ -97,7 +97,8 @@ pub(super) fn named(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Case>> {
     Ok(named)
 }
 
-/// Cases that can run on a cluster, with a target that has these features and this on a node, within these limits.
+/// Cases that can run on a cluster, with a target of these features, with what was found on a node, and within these
+/// limits.
 pub(super) fn select(
     named: Vec<Case>,
     cluster: &Description,

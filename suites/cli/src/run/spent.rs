@@ -1,4 +1,4 @@
-//! What a run has spent, beside its reports: `cargo xtask bench e2e` shows it.
+//! Resources that a run has used, in a file beside its reports: `cargo xtask bench e2e` shows it.
 
 use std::{
     collections::BTreeMap,
@@ -17,19 +17,19 @@ use super::machine::Processors;
 /// Name of the file, in the folder of the reports.
 const FILE: &str = "spent.json";
 
-/// What labs have taken, until their ends.
+/// Resources that labs have used.
 #[derive(Debug, Default)]
-pub(super) struct LabsSpent(Mutex<Labs>);
+pub(super) struct LabsSpent(Mutex<LabTotals>);
 
 #[derive(Clone, Debug, Default, Serialize)]
-struct Labs {
-    /// How many were made.
+struct LabTotals {
+    /// Number of labs that were made.
     made: usize,
-    /// Seconds from their beginnings until their agents were ready.
+    /// Seconds from the start of each lab until its agents were ready.
     up_seconds: f64,
-    /// Seconds that their ends took.
+    /// Seconds of the labs' removal.
     down_seconds: f64,
-    /// Seconds of processors, by program.
+    /// Processor seconds by program.
     programs: BTreeMap<&'static str, f64>,
 }
 
@@ -51,13 +51,13 @@ impl LabsSpent {
 
 #[derive(Serialize)]
 struct File<'a> {
-    /// How long the run took.
+    /// Duration of the run.
     took_seconds: f64,
     processors: usize,
-    /// Seconds of the machine's processors meanwhile, with those of programs that are not the run's.
+    /// Processor seconds of the machine meanwhile, including programs outside the run.
     busy_seconds: f64,
     idle_seconds: f64,
-    labs: Labs,
+    labs: LabTotals,
     cases: BTreeMap<&'a str, OfCase<'a>>,
 }
 
@@ -68,10 +68,10 @@ struct OfCase<'a> {
     spent: &'a Spent,
 }
 
-/// Writes it.
+/// Writes the file.
 ///
 /// # Errors
-/// It can't be written.
+/// The file can't be written.
 pub(super) fn write<'a>(
     folder: &Path,
     took: Duration,

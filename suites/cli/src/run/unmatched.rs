@@ -1,4 +1,4 @@
-//! Why a run has no case: what matches none, and names that are near.
+//! Why a run has no case: options that match none, and similar names.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use cases::claims;
 use super::select::Wanted;
 use crate::near::near;
 
-/// Why no case is asked for, and what to do.
+/// Why no case is selected, and what to do.
 pub(super) fn unmatched(wanted: &Wanted<'_>) -> anyhow::Error {
     let finds = |alone: Wanted<'_>| cases::ALL.iter().any(|case| alone.is(case));
     if let Some(filter) = wanted.filter

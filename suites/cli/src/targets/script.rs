@@ -1,17 +1,17 @@
-//! What a target's file says of its installation, as other programs take it: a configuration for kind, a script for a shell.
+//! The installation of a target in the formats of other programs: a configuration for kind, a script for a shell.
 
 use std::fmt::Write as _;
 
 use anyhow::Context as _;
 use cluster::target::{Api, Cni, Installation, KubeProxy, Step};
 
-/// How long the agents of all nodes have to be ready, their images being pulled.
+/// Limit until the agents of all nodes are ready, including the pull of their images.
 const READY: &str = "600s";
 
 /// `HOST:PORT`.
 ///
 /// # Errors
-/// It is none, in words.
+/// The text has another form; the error describes it.
 pub(super) fn api(text: &str) -> Result<Api, String> {
     let wrong = || format!("expected HOST:PORT, such as own-control-plane:6443, found {text:?}");
     let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
@@ -25,7 +25,8 @@ pub(super) fn api(text: &str) -> Result<Api, String> {
     })
 }
 
-/// The configuration (<https://kind.sigs.k8s.io/docs/user/configuration/>), without a name: who makes the cluster gives it one.
+/// The configuration (<https://kind.sigs.k8s.io/docs/user/configuration/>) without a name: the caller of kind chooses
+/// one.
 pub(super) fn kind(installation: &Installation) -> String {
     let kind = &installation.kind;
     let mut text = "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nnetworking:\n".to_owned();
@@ -38,17 +39,17 @@ pub(super) fn kind(installation: &Installation) -> String {
         text += "  disableDefaultCNI: true\n";
     }
     if let Some(subnet) = kind.pod_subnet {
-        // Writing into a text does not fail.
+        // Writing to a string does not fail.
         let _ = writeln!(text, "  podSubnet: {subnet}");
     }
     text + "nodes:\n- role: control-plane\n- role: worker\n- role: worker\n"
 }
 
-/// The script. It is one function that is called by its last line: a shell that reads it from a pipe runs all of it or, if the
-/// pipe ends early, nothing, and no step reads what comes after it.
+/// The script: one function, which its last line calls. A shell that reads the script from a pipe runs all of it or, if
+/// the pipe ends early, nothing; and no step reads the rest of the script as its stdin.
 ///
 /// # Errors
-/// A step has a NUL in it, which no shell can say.
+/// A step contains NUL, which a shell cannot express.
 pub(super) fn install(name: &str, installation: &Installation, api: &Api) -> anyhow::Result<String> {
     let version = installation.version.as_deref().unwrap_or_default();
     let mut text = format!("#!/bin/sh\n# Installs {}.\n", line(&[name, version].join(" ")));
@@ -85,12 +86,12 @@ fn command(argv: &[String]) -> anyhow::Result<String> {
         })
 }
 
-/// A comment's text, which stays on its line.
+/// Text of a comment, on one line.
 fn line(text: &str) -> String {
     text.trim().replace(char::is_control, " ")
 }
 
-/// A line that is none of the text.
+/// A line that the text does not contain.
 fn delimiter(text: &str) -> String {
     let mut end = "MANIFESTS".to_owned();
     while text.lines().any(|line| line == end) {
@@ -113,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    /// Notes its arguments, each on lines of its own, and what it is given to read where it is asked to.
+    /// A program that records its arguments, one a line, and its stdin if the arguments name it.
     const NOTING: &str = r#"#!/bin/sh
 {
   printf '<%s>\n' "${0##*/}" "$@"
@@ -123,7 +124,7 @@ mod tests {
 if [ "$1" = "$FAILING" ]; then exit 7; fi
 "#;
 
-    /// What a shell has called, the script coming by a pipe, and whether it ended well.
+    /// The calls of a shell that reads the script from a pipe, and whether it succeeded.
     fn called(script: &str, folder: &Path, failing: &str) -> (String, bool) {
         for program in ["kubectl", "helm"] {
             let path = folder.join(program);

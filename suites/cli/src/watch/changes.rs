@@ -1,15 +1,16 @@
-//! What is different in an object, in words.
+//! Differences between two states of an object, as text.
 //!
-//! Objects are compared as they were sent: a typed client fills in what is not there, and `endpoints: null` is not
-//! `endpoints: []`.
+//! Objects are compared as they were sent: a typed client fills in defaults, and `endpoints: null` is not `endpoints:
+//! []`.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// Fields that change with every write and say nothing by themselves.
+/// Fields that change with every write and mean nothing by themselves.
 const NOISE: [&str; 3] = ["resourceVersion", "managedFields", "generation"];
-/// Lists of a Service or an EndpointSlice whose entries are told apart, what one is called, and by which fields.
+/// Lists of a Service or an EndpointSlice whose entries have identities: the name of an entry, and its identifying
+/// fields.
 const LISTS: [(&str, &str, &[&str]); 4] = [
     ("endpoints", "endpoint", &["addresses", "targetRef"]),
     ("ports", "port", &["name", "protocol"]),
@@ -17,9 +18,9 @@ const LISTS: [(&str, &str, &[&str]); 4] = [
     ("status.loadBalancer.ingress", "ingress", &["ip", "hostname"]),
 ];
 
-/// What is different, a line each; empty if nothing is but what changes with every write.
+/// The differences, one a line; empty if only fields of every write differ.
 ///
-/// `None` is an object that is not there.
+/// `None` is an object that does not exist.
 pub(super) fn changes(old: Option<&Value>, new: Option<&Value>) -> Vec<String> {
     let mut found = Vec::new();
     match (old, new) {
@@ -71,7 +72,7 @@ fn compare(path: &str, old: &Value, new: &Value, found: &mut Vec<String>) {
                 };
                 let of = |map: &Map<String, Value>| map.get(name).cloned().unwrap_or(Value::Null);
                 compare(&below, &of(old), &of(new), found);
-                // A list that is there and null is not one that is left out.
+                // `null` is different from a missing list.
                 if LISTS.iter().any(|(list, ..)| *list == below)
                     && new.get(name) == Some(&Value::Null)
                     && old.get(name) != Some(&Value::Null)
@@ -86,7 +87,7 @@ fn compare(path: &str, old: &Value, new: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Fields that tell nothing of what a client of the Service meets: those of every write, and those of every object.
+/// Fields that do not affect clients of the Service: those of every write, and those of every object.
 fn is_noise(path: &str, name: &str) -> bool {
     let metadata = path == "metadata"
         && (NOISE.contains(&name)
@@ -94,7 +95,7 @@ fn is_noise(path: &str, name: &str) -> bool {
     metadata || (path.is_empty() && ["kind", "apiVersion"].contains(&name))
 }
 
-/// Entries that came, went, or are different.
+/// Entries that were added, removed or changed.
 fn list(path: &str, what: &str, old: &Value, new: &Value, keys: &[&str], found: &mut Vec<String>) {
     let (before, after) = (keyed(old, keys), keyed(new, keys));
     for (key, entry) in &before {
@@ -118,7 +119,7 @@ fn list(path: &str, what: &str, old: &Value, new: &Value, keys: &[&str], found: 
     }
 }
 
-/// Entries by what tells them apart; the second of two that are told apart by nothing gets a number.
+/// Entries by their identifying fields; later ones with the same identity get a number.
 fn keyed<'a>(list: &'a Value, keys: &[&str]) -> BTreeMap<(String, usize), &'a Value> {
     let mut all = BTreeMap::new();
     for entry in list.as_array().into_iter().flatten() {
@@ -133,7 +134,7 @@ fn keyed<'a>(list: &'a Value, keys: &[&str]) -> BTreeMap<(String, usize), &'a Va
     all
 }
 
-/// What people call an entry: an endpoint by its address and pod, a port by name and number.
+/// A readable name of an entry: an endpoint by its address and pod, a port by name and number.
 fn name(entry: &Value) -> String {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     if let Some(addresses) = entry["addresses"].as_array() {
@@ -152,7 +153,7 @@ fn name(entry: &Value) -> String {
         .unwrap_or_else(|| short(entry))
 }
 
-/// What decides whether an endpoint gets traffic, and where it is.
+/// The fields that decide whether an endpoint gets traffic, and its location.
 fn state(entry: &Value) -> String {
     if !entry["addresses"].is_array() {
         return match &entry["targetPort"] {
@@ -177,7 +178,7 @@ fn state(entry: &Value) -> String {
     }
 }
 
-/// A value in a line.
+/// A value on one line.
 fn short(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

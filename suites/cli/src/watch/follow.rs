@@ -1,4 +1,4 @@
-//! One kind followed: listed, watched, listed again after a gap, for as long as anybody looks.
+//! Follows one kind: lists, watches, and lists again after a gap, until the receiver is closed.
 
 #[cfg(test)]
 mod tests;
@@ -15,99 +15,99 @@ use tokio::sync::mpsc::Sender;
 
 use super::changes::changes;
 
-/// Between two tries while the API does not answer: the first wait, doubled with each until the longest.
+/// First interval between tries while the API does not answer, and the longest; each is twice the one before.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(8);
 
-/// How long an API server is waited for: one that has gone without a word answers nothing for ever.
+/// Limits of an API server's answers: a server that lost its connection silently never answers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// Until it answers a list, or begins to answer a watch.
+    /// Limit until a list is answered, or a watch begins to be answered.
     pub(super) answer: Duration,
-    /// How long a watch is asked to last, in seconds; the server may end it earlier.
+    /// Requested duration of a watch in seconds; the server may end it earlier.
     pub(super) watch_seconds: u32,
-    /// How much later than that a watch may say something or end.
+    /// Grace period after that for an event or the end of the watch.
     pub(super) slack: Duration,
 }
 
 impl Default for Patience {
     fn default() -> Self {
         Self {
-            // As kube's own limit for a connection.
+            // kube's own limit for connections.
             answer: Duration::from_secs(30),
-            // Upstream's clients ask for 5 to 10 min.
+            // Clients of Kubernetes request 5 to 10 min.
             watch_seconds: 290,
             slack: Duration::from_secs(30),
         }
     }
 }
 
-/// Something that was seen.
+/// An event of a followed kind.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Seen {
+pub(super) struct ObservedEvent {
     pub(super) kind: &'static str,
-    pub(super) what: What,
-    /// Name of the object; empty if it is about none.
+    pub(super) what: EventKind,
+    /// Name of the object; empty if the event is about none.
     pub(super) name: String,
-    /// Of the object, or of the list.
+    /// resourceVersion of the object or of the list.
     pub(super) resource_version: String,
-    /// In words.
+    /// The changes as text.
     pub(super) changes: Vec<String>,
-    /// As it was sent.
+    /// The object as it was sent.
     pub(super) object: Value,
 }
 
-/// What kind of sight.
+/// The kind of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum What {
-    /// The first list has an object.
+pub(super) enum EventKind {
+    /// The first list contains an object.
     Listed,
-    /// By the watch.
+    /// A watch event.
     Added,
-    /// By the watch.
+    /// A watch event.
     Modified,
-    /// By the watch.
+    /// A watch event.
     Deleted,
-    /// A list after a gap shows that something has happened that no watch had told: it may be more than one thing.
+    /// A list after a gap shows a change without a watch event: it may be several changes at once.
     MissedChange,
-    /// A list is complete; `changes` says how many objects it has.
+    /// A list is complete; `changes` has the number of its objects.
     ListEnds,
-    /// The watch has ended, and goes on at the same version: nothing is missed.
+    /// The watch has ended, and continues at the same version: nothing is missed.
     WatchEnds,
-    /// 410 Gone: the version is too old, and all is listed again.
+    /// 410 Gone: the version is too old, and everything is listed again.
     Expired,
-    /// The API can't be asked; it is tried again.
+    /// A request to the API has failed, and is tried again.
     Trouble,
 }
 
-/// What is followed.
+/// A kind to follow.
 pub(super) struct Followed {
     pub(super) kind: &'static str,
     pub(super) resource: ApiResource,
     pub(super) namespace: String,
-    /// As a field or a label selector.
+    /// A field or label selector.
     pub(super) labels: Option<String>,
     pub(super) fields: Option<String>,
 }
 
-/// Why a following goes on with a list.
+/// Why following continues with a list.
 enum Gap {
     Expired(String),
     Trouble(kube::Error),
-    /// It did not do this within this time.
+    /// The server did not do this within this time.
     Silent(&'static str, Duration),
 }
 
-/// Follows one kind until nobody listens.
+/// Follows one kind until the receiver is closed.
 ///
 /// # Errors
-/// The API says that this may not be listed (401, 403) or that there is no such kind (404).
+/// The account may not list it (401, 403), or the kind does not exist (404).
 pub(super) async fn follow(
     client: Client,
     followed: Followed,
     patience: Patience,
-    seen: Sender<Seen>,
+    seen: Sender<ObservedEvent>,
 ) -> anyhow::Result<()> {
     let api: Api<DynamicObject> = Api::namespaced_with(client, &followed.namespace, &followed.resource);
     let mut following = Following {
@@ -133,11 +133,14 @@ pub(super) async fn follow(
             Err(gap) => Err(gap),
         };
         match gap {
-            // Nobody listens.
+            // The receiver is closed.
             Ok(()) => return Ok(()),
             Err(Gap::Expired(why)) => {
                 following
-                    .tell(What::Expired, vec![format!("410: {why}; all is listed again")])
+                    .tell(
+                        EventKind::Expired,
+                        vec![format!("410: {why}; all is listed again")],
+                    )
                     .await;
             }
             Err(Gap::Trouble(error)) => following.rest(&error).await,
@@ -152,17 +155,17 @@ pub(super) async fn follow(
 
 struct Following {
     api: Api<DynamicObject>,
-    /// Objects by name, as they were last seen.
+    /// Objects by name, in their last state.
     known: BTreeMap<String, Value>,
     has_listed: bool,
     followed: Followed,
     patience: Patience,
-    seen: Sender<Seen>,
+    seen: Sender<ObservedEvent>,
     wait: Duration,
 }
 
 impl Following {
-    /// Lists everything and tells what is new; the version to watch from.
+    /// Lists everything and sends what is new; returns the version to watch from.
     async fn list(&mut self) -> Result<String, Gap> {
         let params = ListParams {
             label_selector: self.followed.labels.clone(),
@@ -179,9 +182,9 @@ impl Following {
         self.wait = FIRST_WAIT;
         let version = list.metadata.resource_version.unwrap_or_default();
         let what = if self.has_listed {
-            What::MissedChange
+            EventKind::MissedChange
         } else {
-            What::Listed
+            EventKind::Listed
         };
         self.has_listed = true;
         let now: BTreeMap<String, Value> = list.items.into_iter().map(named).collect();
@@ -200,15 +203,15 @@ impl Following {
         }
         self.known = now;
         let text = format!("listed: {}", crate::count::counted(count, "object", "objects"));
-        let seen = Seen {
+        let seen = ObservedEvent {
             resource_version: version.clone(),
-            ..self.about(What::ListEnds, vec![text])
+            ..self.about(EventKind::ListEnds, vec![text])
         };
         self.send(seen).await;
         Ok(version)
     }
 
-    /// Watches from a version on, again and again; ends when nobody listens.
+    /// Watches from a version, again and again, until the receiver is closed.
     async fn watch(&mut self, mut version: String) -> Result<(), Gap> {
         let params = WatchParams {
             label_selector: self.followed.labels.clone(),
@@ -240,7 +243,7 @@ impl Following {
                     }
                     Ok(None) => {
                         self.tell(
-                            What::WatchEnds,
+                            EventKind::WatchEnds,
                             vec![format!("the watch has ended, and goes on from version {version}")],
                         )
                         .await;
@@ -248,7 +251,7 @@ impl Following {
                     }
                     Err(error) => {
                         let why = format!("the watch broke, and goes on from version {version}: {error}");
-                        self.tell(What::WatchEnds, vec![why]).await;
+                        self.tell(EventKind::WatchEnds, vec![why]).await;
                         break;
                     }
                 }
@@ -256,7 +259,7 @@ impl Following {
                     return Ok(());
                 }
             }
-            // A server that ends every watch at once is not asked as fast as it answers.
+            // Limits the rate of requests if the server ends every watch at once.
             tokio::time::sleep(self.wait).await;
         }
         Ok(())
@@ -264,9 +267,9 @@ impl Following {
 
     async fn event(&mut self, event: WatchEvent<DynamicObject>, version: &mut String) -> Result<(), Gap> {
         let (what, object) = match event {
-            WatchEvent::Added(object) => (What::Added, object),
-            WatchEvent::Modified(object) => (What::Modified, object),
-            WatchEvent::Deleted(object) => (What::Deleted, object),
+            WatchEvent::Added(object) => (EventKind::Added, object),
+            WatchEvent::Modified(object) => (EventKind::Modified, object),
+            WatchEvent::Deleted(object) => (EventKind::Deleted, object),
             WatchEvent::Bookmark(bookmark) => {
                 *version = bookmark.metadata.resource_version;
                 return Ok(());
@@ -280,11 +283,11 @@ impl Following {
         *version = version_of(&object);
         let before = self.known.remove(&name);
         let found = match what {
-            What::Deleted => changes(before.as_ref().or(Some(&object)), None),
+            EventKind::Deleted => changes(before.as_ref().or(Some(&object)), None),
             _ => changes(before.as_ref(), Some(&object)),
         };
         self.object(what, &name, &object, found).await;
-        if what != What::Deleted {
+        if what != EventKind::Deleted {
             self.known.insert(name, object);
         }
         Ok(())
@@ -292,7 +295,7 @@ impl Following {
 
     async fn rest(&mut self, error: &impl Display) {
         let text = format!("the API can't be asked, again in {:?}: {error}", self.wait);
-        self.tell(What::Trouble, vec![text]).await;
+        self.tell(EventKind::Trouble, vec![text]).await;
         tokio::select! {
             () = tokio::time::sleep(self.wait) => {}
             () = self.seen.closed() => {}
@@ -300,11 +303,11 @@ impl Following {
         self.wait = (self.wait * 2).min(LONGEST_WAIT);
     }
 
-    async fn object(&self, what: What, name: &str, object: &Value, mut changes: Vec<String>) {
+    async fn object(&self, what: EventKind, name: &str, object: &Value, mut changes: Vec<String>) {
         if changes.is_empty() {
             changes.push("was written, and is the same".to_owned());
         }
-        let seen = Seen {
+        let seen = ObservedEvent {
             name: name.to_owned(),
             resource_version: version_of(object),
             object: object.clone(),
@@ -313,12 +316,12 @@ impl Following {
         self.send(seen).await;
     }
 
-    async fn tell(&self, what: What, changes: Vec<String>) {
+    async fn tell(&self, what: EventKind, changes: Vec<String>) {
         self.send(self.about(what, changes)).await;
     }
 
-    fn about(&self, what: What, changes: Vec<String>) -> Seen {
-        Seen {
+    fn about(&self, what: EventKind, changes: Vec<String>) -> ObservedEvent {
+        ObservedEvent {
             kind: self.followed.kind,
             what,
             name: String::new(),
@@ -328,13 +331,13 @@ impl Following {
         }
     }
 
-    /// Who does not listen any more ends the following.
-    async fn send(&self, seen: Seen) {
+    /// A closed receiver ends the following.
+    async fn send(&self, seen: ObservedEvent) {
         drop(self.seen.send(seen).await);
     }
 }
 
-/// What an API server does, or that it did not.
+/// The server's answer within the limit, or a gap.
 async fn within<T>(limit: Duration, what: &'static str, doing: impl Future<Output = T>) -> Result<T, Gap> {
     let done = tokio::time::timeout(limit, doing).await;
     done.map_err(|_| Gap::Silent(what, limit))

@@ -1,6 +1,6 @@
-//! `plumbline watch`: every event of a Service and its EndpointSlices, with what it changed, as it comes.
+//! `plumbline watch`: every event of a Service and its EndpointSlices, with its changes.
 //!
-//! `follow.rs`: lists and watches. `changes.rs`: what is different, in words.
+//! `follow.rs`: lists and watches. `changes.rs`: differences as text.
 mod changes;
 mod follow;
 
@@ -21,15 +21,15 @@ use tokio::{
     task::JoinSet,
 };
 
-use self::follow::{Followed, Patience, Seen, What, follow};
+use self::follow::{EventKind, Followed, ObservedEvent, Patience, follow};
 use crate::cluster::ConnectionArgs;
 
-/// Events that wait to be written; whoever is slower than this slows the watches down, and loses none.
+/// Limit of unwritten events; a slower reader delays the watches, and loses none.
 const QUEUE: usize = 1024;
 
-/// Every event of a Service and its EndpointSlices, with what it changed, as it comes.
+/// Show every event of a Service and its EndpointSlices, with its changes.
 ///
-/// Watches by any kubeconfig until Ctrl-C, through ended watches, 410 and an API that is away. It only reads.
+/// Works with any kubeconfig until Ctrl-C, through ended watches, 410 Gone and absences of the API. It only reads.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
   plumbline watch default/kubernetes
@@ -39,15 +39,15 @@ const QUEUE: usize = 1024;
 Events: listed, added, modified, deleted; missed-change (a list after a gap shows it: it may be more than one); list-ends,
 watch-ends, expired (410), trouble. Exit code 0 at the end of --for or after Ctrl-C, 2 if it may not look.")]
 pub(crate) struct Arguments {
-    /// The Service; it need not be there yet
+    /// The Service; it need not exist yet
     #[arg(value_name = "NAMESPACE/SERVICE", value_parser = service)]
     service: Service,
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// A line of JSON for each event
+    /// Print a line of JSON for each event
     #[arg(long)]
     json: bool,
-    /// How long, such as 30s or 2h
+    /// Duration, such as 30s or 2h
     #[arg(long = "for", value_name = "DURATION")]
     lasts: Option<SignedDuration>,
 }
@@ -103,7 +103,7 @@ pub(crate) async fn watch(arguments: Arguments) -> anyhow::Result<ExitCode> {
             Some(ended) = tasks.join_next() => ended??,
             event = events.recv() => {
                 let Some(event) = event else {
-                    // All have ended, which they do by an error: whichever of the two is seen first.
+                    // All tasks end, by an error: either may be the first.
                     while let Some(ended) = tasks.join_next().await {
                         ended??;
                     }
@@ -111,7 +111,7 @@ pub(crate) async fn watch(arguments: Arguments) -> anyhow::Result<ExitCode> {
                 };
                 let text = if arguments.json { line(&event, &arguments.service) } else { words(&event, &arguments.service) };
                 let mut out = io::stdout().lock();
-                // Whoever reads has gone.
+                // The reader has closed the pipe.
                 if writeln!(out, "{text}").and_then(|()| out.flush()).is_err() {
                     return Ok(ExitCode::SUCCESS);
                 }
@@ -150,8 +150,8 @@ fn followed(service: &Service) -> [Followed; 2] {
     ]
 }
 
-/// For people: when, what, and a line for each change.
-fn words(seen: &Seen, service: &Service) -> String {
+/// Text for the terminal: time, event, and a line for each change.
+fn words(seen: &ObservedEvent, service: &Service) -> String {
     let now = Timestamp::now().strftime("%H:%M:%S%.3f");
     let name = if seen.name.is_empty() {
         format!("of {}", service.name)
@@ -163,8 +163,8 @@ fn words(seen: &Seen, service: &Service) -> String {
         version => format!(", version {version}"),
     };
     let mark = match seen.what {
-        What::MissedChange => " (missed by the watch)",
-        What::Expired | What::Trouble => " (!)",
+        EventKind::MissedChange => " (missed by the watch)",
+        EventKind::Expired | EventKind::Trouble => " (!)",
         _ => "",
     };
     let mut text = format!("{now} {} {name}{version}{mark}", seen.kind);
@@ -174,8 +174,8 @@ fn words(seen: &Seen, service: &Service) -> String {
     text
 }
 
-/// For programs, as in the histories of cases: microseconds since the Unix epoch.
-fn line(seen: &Seen, service: &Service) -> String {
+/// A line of JSON; time as in histories of cases: microseconds since the Unix epoch.
+fn line(seen: &ObservedEvent, service: &Service) -> String {
     let object: Value = json!({
         "time_us": now_us(),
         "event": seen.what,
@@ -210,9 +210,9 @@ mod tests {
 
     #[test]
     fn what_was_missed_says_so() {
-        let seen = Seen {
+        let seen = ObservedEvent {
             kind: "EndpointSlice",
-            what: What::MissedChange,
+            what: EventKind::MissedChange,
             name: "t-1".into(),
             resource_version: "7".into(),
             changes: vec!["endpoint 10.0.0.1 is gone".into(), "endpoints is null".into()],

@@ -1,4 +1,4 @@
-//! `--fix` on a terminal shows what it would evict and asks; whatever is not a yes is a no.
+//! `--fix` on a terminal shows the planned evictions and asks for confirmation; every answer but yes means no.
 
 use lb_loader::{Hook, programs_attached};
 

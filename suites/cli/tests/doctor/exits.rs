@@ -1,4 +1,4 @@
-//! What the doctor says, and how it ends, where there is nothing to see, or it may not look.
+//! Output and exit code of the doctor if there is nothing to show, or if permissions are missing.
 
 use std::os::unix::process::CommandExt as _;
 
@@ -75,7 +75,7 @@ fn without_cgroup_v2_it_cant_look() {
 #[test]
 fn without_privileges_it_cant_look() {
     isolated(|node| {
-        // What is not in the bounding set is not even root's after exec.
+        // After exec, even root lacks capabilities outside the bounding set.
         caps::drop(None, CapSet::Bounding, Capability::CAP_SYS_ADMIN).unwrap();
         let said = node.doctor(&[]);
         assert_eq!(said.code, Some(2), "{said:#?}");

@@ -1,5 +1,5 @@
 //! Incident 2, word for word: service 172.17.93.4:8080 has one endpoint, 172.16.109.127; programs of an earlier load,
-//! still attached, send clients to 172.16.149.220, a pod that is gone.
+//! still attached, send clients to 172.16.149.220, the address of a deleted pod.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use crate::support::{
 pub(crate) const SERVICE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(172, 17, 93, 4), 8080);
 pub(crate) const ENDPOINT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(172, 16, 109, 127), 8080);
 const GONE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(172, 16, 149, 220), 8080);
-/// A service that has not moved.
+/// A service that is the same in both loads.
 const OTHER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 96, 0, 1), 443);
 
 pub(crate) struct Staged {
@@ -26,7 +26,7 @@ pub(crate) struct Staged {
     pub(crate) current: Cilium,
 }
 
-/// The earlier load, whose pins are gone; then the current one, which is pinned.
+/// Makes the earlier load, whose pins are gone, then the current one, which is pinned.
 pub(crate) fn stage(node: &Node) -> Staged {
     node.addresses(&[(*ENDPOINT.ip()).into()]);
     serve(ENDPOINT);
@@ -100,13 +100,13 @@ fn it_is_shown_explained_and_healed() {
             explained.stdout
         );
 
-        // Suspicion is no certainty.
+        // A suspected program is evicted only with --suspected.
         let left = node.doctor(&["--fix", "--yes"]);
         assert_eq!(left.code, Some(1), "{left:#?}");
         assert!(left.text().contains("Nothing to evict."), "{}", left.stdout);
         assert!(dial(SERVICE).is_err());
 
-        // Without a terminal somebody must have said yes.
+        // Without a terminal, --yes is required.
         let refused = node.doctor(&["--fix", "--suspected"]);
         assert_eq!(refused.code, Some(2), "{refused:#?}");
         assert!(
@@ -151,7 +151,7 @@ fn it_is_shown_explained_and_healed() {
 #[test]
 fn machines_are_told_the_same() {
     isolated(|node| {
-        // The kernel counts ids on: beyond the small numbers that mean something else in what is compared below.
+        // The kernel's ids increase: this skips small numbers, which occur in the compared text with other meanings.
         for _ in 0..16 {
             drop(Cilium::load());
         }
@@ -214,7 +214,7 @@ fn machines_are_told_the_same() {
             (explanation.consistent, explanation.culprits.as_slice()),
             (false, &[old][..])
         );
-        // What differs from run to run, by what it stands for.
+        // Values that differ between runs are replaced by names.
         let mut masked = explained
             .stdout
             .replace(cgroup, "/sys/fs/cgroup/node")
@@ -345,7 +345,7 @@ fn anybodys_program_goes_only_when_it_is_named() {
     });
 }
 
-/// Puts a name in place of a number, where that is not a part of a longer one or of an address.
+/// Replaces a number by a name, unless it is a part of a longer number or of an address.
 fn whole_words(text: &str, number: &str, name: &str) -> String {
     let inner = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.' || c == ':';
     let mut masked = String::new();
@@ -361,7 +361,7 @@ fn whole_words(text: &str, number: &str, name: &str) -> String {
     masked + rest
 }
 
-/// Times of loading are as long ago as the machine is slow.
+/// Times since loading depend on the machine's speed.
 fn ages(text: &str) -> String {
     let lines = text
         .lines()

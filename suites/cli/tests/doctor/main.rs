@@ -1,8 +1,8 @@
-//! `plumbline doctor` on nodes that tests break: each in a process, namespaces and a cgroup of its own.
+//! `plumbline doctor` on nodes that tests break: each has a process, namespaces and a cgroup of its own.
 //!
-//! `incident`: two generations of Cilium's maps and programs, made by hand. `asking`: the question of `--fix`. `ours`: two
-//! generations of our own. `tail_calls`: programs that are attached nowhere and run. `exits`: what it says and how it ends where nothing, or not all, can be looked at. `support`:
-//! the node.
+//! `incident`: two generations of Cilium's maps and programs, made by hand. `asking`: the confirmation of `--fix`.
+//! `ours`: two generations of this project's programs. `tail_calls`: programs that are attached nowhere and still run.
+//! `exits`: output and exit code without programs or permissions. `support`: the node.
 
 #![expect(
     clippy::unwrap_used,

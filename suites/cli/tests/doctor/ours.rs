@@ -1,4 +1,4 @@
-//! Two generations of our own programs: the earlier ones held by id and attached again, as no agent would.
+//! Two generations of this project's programs: the earlier ones held by id and attached again, which no agent does.
 
 use std::{
     fs,
@@ -57,7 +57,7 @@ fn open(node: &Node, backend: SocketAddrV4) -> Datapath {
     datapath
 }
 
-/// An earlier load, whose pins are gone and whose programs are attached the legacy way; then the agent's.
+/// Makes an earlier load, whose pins are gone and whose programs are attached with the legacy API; then the agent's.
 fn stage(node: &Node) -> (Vec<(Hook, HeldProgram)>, Datapath) {
     node.addresses(&[]);
     serve(OLD);
@@ -155,7 +155,7 @@ fn what_is_missing_around_the_programs_is_a_problem() {
         let agent = answer(200, "ok\n").to_string();
         assert_eq!(bad(&agent), []);
 
-        // Port 9 of the loopback device: nobody answers.
+        // Port 9 of the loopback device has no server.
         let [(name, text)] = bad("127.0.0.1:9").try_into().expect("one");
         assert_eq!(name, "agent");
         assert!(text.contains("no agent answers at 127.0.0.1:9"), "{text}");
@@ -176,7 +176,7 @@ fn what_is_missing_around_the_programs_is_a_problem() {
             "{text}"
         );
         drop(datapath);
-        // A worker of the kernel ends it.
+        // A worker of the kernel detaches it later.
         let begun = Instant::now();
         while !programs_attached(&node.cgroup, Hook::Recvmsg4, false)
             .unwrap()

@@ -1,4 +1,4 @@
-//! Programs that only tail calls reach, as most of Cilium's and Calico's are: they are in use, and said to be.
+//! Programs that only tail calls reach, as most of Cilium's and Calico's are: they are shown as in use.
 
 use std::{collections::BTreeSet, fs, net::SocketAddrV4};
 
@@ -25,7 +25,7 @@ fn loose(report: &Report, program: &HeldProgram) -> Loose {
         .clone()
 }
 
-/// Whether one of several programs is shown in the table under a heading.
+/// Whether the table under a heading shows one of several programs.
 fn under(text: &str, heading: &str, program: &HeldProgram) -> bool {
     let Some((_, after)) = text.split_once(heading) else {
         return false;
@@ -45,8 +45,8 @@ fn what_an_attached_program_goes_on_as_is_in_use_and_so_is_what_that_goes_on_as(
         node.addresses(&[]);
         serve(address);
         assert!(dial(address).is_ok());
-        // The entry jumps to the second, that to the third by an array of as many entries as Calico's, in its last one
-        // too; the third refuses. All of one array is empty but two of its entries.
+        // The entry calls the second program; that one calls the third by an array of as many entries as Calico's, and
+        // by its last entry; the third refuses. Each array has only two entries.
         let (calls, jump) = (array("cilium_calls_00001", 3), array("cali_jump", 240_000));
         let refuse = load_crafted("tail_handle_ipv4", Hook::Connect4, &[0xb7, 0x95]).unwrap();
         let last = load_passing("tail_last", Hook::Connect4, &[], None).unwrap();
@@ -109,7 +109,7 @@ fn what_only_unattached_programs_call_is_said_to_be() {
         let called = load_passing("called", Hook::Connect4, &[], None).unwrap();
         let caller = load_tail_calling("caller", Hook::Connect4, &[&calls]).unwrap();
         calls.put_program(1, &called).unwrap();
-        // In itself, too: where nothing is attached a loop is no use.
+        // A tail call into itself: a loop without an attached program keeps nothing in use.
         calls.put_program(2, &caller).unwrap();
         let report = node.doctor(&["--json"]).report();
         for program in [&called, &caller] {
@@ -171,13 +171,13 @@ fn an_array_that_is_pinned_and_used_by_nothing_that_runs_is_told() {
     });
 }
 
-/// Devices of a fake Cilium, one for each pod.
+/// Pods of a fake Cilium, with one device each.
 const PODS: u32 = 37;
-/// Programs that tail calls reach, of each pod.
+/// Programs of each pod that tail calls reach.
 const CALLS: u32 = 8;
 
-/// As Cilium's of some dozens of pods: a program at each device, an array of calls for each, programs in them that only tail
-/// calls reach, and socket programs at the cgroup.
+/// Programs as on a Cilium node with some dozens of pods: a program at each device, an array of calls for each,
+/// programs in them that only tail calls reach, and socket programs at the cgroup.
 struct Cluster {
     calls: Vec<CraftedMap>,
     called: Vec<HeldProgram>,

@@ -1,4 +1,4 @@
-//! How agents are kept, with a script in the place of one.
+//! The supervision of agents, with a script as the agent.
 
 use cluster::{ApiEndpoint, ClusterError, Stop};
 use nix::{

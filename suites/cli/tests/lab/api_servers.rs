@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 use super::support::{LIMIT, TestLab, is_ready, node};
 
-/// Longer than any of these tests needs a fault.
+/// Longer than any fault in these tests.
 const LASTS: Duration = Duration::from_secs(300);
 
 fn servers(servers: u8, advertise: Advertise) -> ControlPlane {
@@ -55,7 +55,7 @@ async fn kubernetes_shows(client: &Client, expected: &[&str]) {
     }
 }
 
-/// Waits until somebody answers at an address: a busy machine may miss the limit of one attempt.
+/// Waits until a server answers at an address: a busy machine may miss the limit of one attempt.
 async fn comes_to_answer(test: &TestLab, from: &Place, address: &str, what: &str) {
     let deadline = Instant::now() + LIMIT;
     while !answers(test, from, address).await {
@@ -63,7 +63,7 @@ async fn comes_to_answer(test: &TestLab, from: &Place, address: &str, what: &str
     }
 }
 
-/// Whether somebody answers at an address: TLS answers a line of JSON with an alert.
+/// Whether a server answers at an address: TLS answers a line of JSON with an alert.
 async fn answers(test: &TestLab, from: &Place, address: &str) -> bool {
     let outcome = test.dial(from, Transport::Tcp, address, 6443).await;
     matches!(outcome, Outcome::Garbled { .. })
@@ -162,7 +162,7 @@ async fn servers_that_share_an_address_empty_default_kubernetes_when_one_stops()
         server: 2,
         how: Stop::Term,
     };
-    // The other one writes it again within ten seconds: only a watch is sure to see it empty.
+    // The other server writes it again within ten seconds: only a watch reliably sees the empty state.
     let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), "default");
     let version = slices.get("kubernetes").await.expect("default/kubernetes");
     let version = version.resource_version().expect("a version");
@@ -188,7 +188,7 @@ async fn servers_that_share_an_address_empty_default_kubernetes_when_one_stops()
     timeout(LIMIT, emptied).await.expect("emptied");
     let what = "the load balancer has another one";
     comes_to_answer(&test, &node("node1"), "172.30.0.9", what).await;
-    // A start writes it again.
+    // The server writes it again at its start.
     held.end().await.expect("started");
     kubernetes_shows(&client, &["172.30.0.9"]).await;
 }
@@ -254,7 +254,7 @@ async fn a_fault_ends_with_whoever_holds_it_and_when_its_time_is_over() {
     assert!(error.to_string().contains("at most 600s, found 601s"), "{error}");
 }
 
-/// The status of a request from a place, by its kubeconfig.
+/// The status of a request from a place, with its kubeconfig.
 async fn status(test: &TestLab, place: &Place) -> String {
     let ask = "curl -s -k -o /dev/null -w '%{http_code}' -H \"Authorization: Bearer \
                $(sed -n 's/.*\"token\": \"\\(.*\\)\".*/\\1/p' $KUBECONFIG)\" \

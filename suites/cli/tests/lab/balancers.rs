@@ -1,4 +1,5 @@
-//! Load balancers: who reaches their addresses from outside, by each policy and family, through the reference agent.
+//! Load balancers: which outside clients reach their addresses, for each policy and family, through the reference
+//! agent.
 
 use std::time::{Duration, Instant};
 
@@ -37,7 +38,7 @@ impl TestLab {
         self.pod(name, is_ready).await;
     }
 
-    /// A Service of type LoadBalancer in front of all backends, with the addresses that it gets.
+    /// Makes a Service of type LoadBalancer in front of all backends; returns its addresses.
     async fn balancer(&self, policy: &str) -> Vec<String> {
         let services: Api<Service> = Api::namespaced(self.lab.cluster().client(), "default");
         let service = serde_json::from_value(json!({
@@ -66,7 +67,7 @@ impl TestLab {
         }
     }
 
-    /// Dials from outside until the outcome is as it should be.
+    /// Connects from outside until the outcome is the wanted one.
     async fn outside(&self, address: &str, what: &str, wanted: impl Fn(&Outcome) -> bool) -> Outcome {
         let deadline = Instant::now() + LIMIT;
         loop {
@@ -119,7 +120,7 @@ async fn with_the_local_policy_only_nodes_with_a_ready_endpoint_are_asked_and_se
         unreachable!("answered")
     };
     assert_eq!(answer.source.ip().to_string(), "172.30.0.10");
-    // A connection that was led to the other node would be lost there.
+    // A connection forwarded to the other node would be lost there.
     for _ in 0..20 {
         let outcome = test
             .dial_within(&Place::Outside, Transport::Tcp, &given[0], 80, LIMIT)

@@ -1,4 +1,4 @@
-//! Labs of IPv6 and of both families.
+//! Labs with IPv6 and with both families.
 
 use cluster::{Capability, Place};
 use k8s_openapi::api::core::v1::{Node, Service};
@@ -142,7 +142,7 @@ async fn a_lab_of_ipv6_alone_has_its_api_server_there_and_silence_at_untranslate
     let (_, address) = test.shell(&node("node1"), underlay).await;
     assert_eq!(address, "[fd00:30::2]:6443");
     for from in [node("node2"), in_pod("b1"), Place::Outside] {
-        // No probe server, but somebody: TLS answers a line of JSON with an alert.
+        // The address has a TLS server, which answers a line of JSON with an alert.
         if from != in_pod("b1") {
             let outcome = test.dial(&from, Transport::Tcp, "fd00:30::2", 6443).await;
             assert!(

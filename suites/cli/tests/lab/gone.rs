@@ -1,4 +1,4 @@
-//! Nothing is left: this host is after a lab what it was before, however the lab ended.
+//! A lab leaves nothing: the host is afterwards as it was before, however the lab ended.
 
 use cluster::Place;
 use lab::{AgentCommand, Downed, IpFamilies, LabCluster, LabConfig};
@@ -75,8 +75,8 @@ async fn a_lab_with_agents_that_is_killed_leaves_the_host_as_it_was_and_another_
     before.is_unchanged();
 }
 
-/// A container has mount, process and network namespaces of its own; here the network is that of another lab's outside
-/// client, whose loopback is up as a container's is.
+/// A container has mount, process and network namespaces of its own; here the network namespace is that of another
+/// lab's outside client, whose loopback device is up as a container's is.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lab_comes_up_and_goes_down_in_a_container() {
     let Some(outer) = TestLab::up("outer").await else {

@@ -1,4 +1,4 @@
-//! What a lab could change of this host.
+//! The state of the host that a lab could change.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,7 +8,7 @@ use std::{
     process::Command,
 };
 
-/// What a lab could change of this host, apart from processes, namespaces and cgroups, which [`Traces`] has.
+/// The state of the host that a lab could change, apart from processes, namespaces and cgroups, which [`Traces`] has.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Host {
     links: BTreeSet<PathBuf>,
@@ -27,7 +27,7 @@ impl Host {
         for folder in ["ipv4", "ipv6", "netfilter", "core"] {
             read_all(&Path::new("/proc/sys/net").join(folder), &mut sysctls);
         }
-        // These count, and change by themselves.
+        // These are counters, which change by themselves.
         sysctls.retain(|path, _| !path.to_string_lossy().contains("count"));
         let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");
         let tables = ["/proc/net/ip_tables_names", "/proc/net/ip6_tables_names"];
@@ -43,7 +43,7 @@ impl Host {
         }
     }
 
-    /// Each part by itself: a difference shall be readable.
+    /// Compares each part by itself, for readable differences.
     pub(crate) fn is_unchanged(&self) {
         let now = Self::now();
         assert_eq!(now.links, self.links, "links");
@@ -70,7 +70,7 @@ fn read_all(folder: &Path, into: &mut BTreeMap<PathBuf, Vec<u8>>) {
         if path.is_dir() {
             read_all(&path, into);
         } else if let Ok(value) = fs::read(&path) {
-            // Those that can only be written hold nothing.
+            // Files that can only be written have no value.
             into.insert(path, value);
         }
     }
@@ -80,7 +80,8 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// Of IPv6, the host's own addresses among them, without what counts: the last fields but one are uses and references.
+/// Routes of IPv6, including the host's own addresses, without counters: references and uses are the last fields but
+/// one.
 fn routes() -> BTreeSet<String> {
     let all = read("/proc/net/ipv6_route");
     let route = |line: &str| {
@@ -100,8 +101,8 @@ fn routes() -> BTreeSet<String> {
     all.lines().map(route).collect()
 }
 
-/// Of nftables (iptables-nft's rules too), without what counts. By nft(8), which reads what is in several messages, and
-/// again what changed in between; that nothing is compared where there is no nft is put on record.
+/// Rules of nftables (iptables-nft's too), without counters. nft(8) reads them in several messages, and repeats that if
+/// they changed in between; without nft, the record states that nothing was compared.
 fn nftables() -> String {
     let output = match Command::new("nft")
         .args(["--stateless", "list", "ruleset"])

@@ -1,6 +1,6 @@
-//! Kubernetes' own kube-proxy, unmodified, on API servers that go wrong. It is judged by packets: whatever happened, its
-//! node comes to reach who the EndpointSlice lists. Each node is another client of the API servers, so several meet a fault each at
-//! the same time, as kube-proxy waits up to a minute before it asks again.
+//! Kubernetes' own kube-proxy, unmodified, with faulty API servers. Packets decide: whatever happened, clients on its
+//! node must finally reach the backend in the EndpointSlice. Each node is a client of the API servers of its own, so
+//! several nodes have a fault each at the same time, because kube-proxy waits up to a minute before it tries again.
 
 use std::{
     path::PathBuf,
@@ -20,34 +20,35 @@ use serde_json::{Value, json};
 
 use super::support::{LIMIT, TestLab, in_pod, pod, privileged};
 
-/// Longer than any fault here lasts.
+/// Longer than any fault in this test.
 const LASTS: Duration = Duration::from_secs(300);
-/// So many answers in a row are no chance.
+/// So many equal answers in a row are no coincidence.
 const IN_A_ROW: usize = 3;
 const VIP: &str = "10.96.77.77";
 const NODES: u8 = 7;
-/// It meets no fault; its API server is the second, as it is of every other node.
+/// The node without a fault; it uses the second API server, as does every other node.
 const WELL: u8 = 2;
-/// Each meets another one.
+/// Nodes with a fault each.
 const MEETING: [u8; 6] = [1, 3, 4, 5, 6, 7];
 
-/// What a node sees of a change while the fault lasts.
+/// What a node can know of a change during the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meanwhile {
-    /// Nothing: its kube-proxy can't know.
+    /// Nothing: its kube-proxy does not receive it.
     Nothing,
-    /// Perhaps the change: a list or a part of a watch gets through.
+    /// Perhaps the change: a list or a part of a watch may be delivered.
     Perhaps,
 }
 
-/// What an API server does wrong to one client.
+/// A fault of an API server for one client.
 type Wrong = (&'static str, Vec<Fault>, Meanwhile);
 
 fn refuses(refusal: Refusal, retry_after: Option<u32>) -> Fault {
     Fault::Refuse { refusal, retry_after }
 }
 
-/// Every kind of fault of answers. Those that touch only new requests come with watches that break, or nobody would make any.
+/// Every kind of fault of answers. Faults of new requests alone are combined with broken watches, because otherwise no
+/// client would make new requests.
 fn wrongs() -> Vec<Wrong> {
     let cut = || Fault::CutWatches {
         after: Duration::ZERO,
@@ -107,7 +108,7 @@ fn wrongs() -> Vec<Wrong> {
     ]
 }
 
-/// One fault of a round: the node that it meets, what it is, and what the node sees meanwhile.
+/// One fault of a round: its node, the fault, and what the node can know meanwhile.
 struct Met {
     node: u8,
     what: &'static str,
@@ -115,7 +116,7 @@ struct Met {
     meanwhile: Meanwhile,
 }
 
-/// Faults that last at the same time, each on nodes of its own. An API server that is away is so to all nodes that ask it.
+/// Faults at the same time, each on nodes of its own. A stopped API server affects all nodes that use it.
 fn rounds() -> Vec<Vec<Met>> {
     let at = |node: u8, (what, wrong, meanwhile): Wrong| Met {
         node,
@@ -160,7 +161,7 @@ struct Shop {
     test: TestLab,
     /// Addresses of b1 and b2.
     backends: [String; 2],
-    /// Which of them it is.
+    /// Index of the current one.
     current: usize,
 }
 
@@ -227,7 +228,7 @@ impl Shop {
         format!("b{}/TCP/8080", self.current + 1)
     }
 
-    /// From now on it is the other one.
+    /// Changes to the other backend.
     async fn replace(&mut self) {
         self.current = 1 - self.current;
         let patch = json!({ "endpoints": self.endpoints() });
@@ -242,7 +243,7 @@ impl Shop {
         self.test.dial(&client, Transport::Tcp, VIP, 80).await
     }
 
-    /// The first who answers on a node is the backend that was replaced; a busy machine may miss the limit of an attempt.
+    /// The replaced backend still answers first on a node; a busy machine may miss the limit of an attempt.
     async fn is_still_served_by(&self, before: &str, node: u8, when: &str) {
         let deadline = Instant::now() + LIMIT;
         loop {
@@ -255,7 +256,7 @@ impl Shop {
         }
     }
 
-    /// Waits until clients on a node reach the current backend, and no other.
+    /// Waits until clients on a node reach the current backend alone.
     async fn is_served_on(&self, node: u8, when: &str) {
         let began = Instant::now();
         let mut row = 0;
@@ -289,7 +290,7 @@ async fn kube_proxy_by_iptables_converges_after_every_fault_of_the_api_servers()
     converges("iptables", "iptables").await;
 }
 
-/// In one of its modes, which calls a program.
+/// kube-proxy in one mode, in which it calls this program.
 async fn converges(mode: &str, calls: &str) {
     let folder = PathBuf::from(std::env::var_os(KUBERNETES).unwrap_or_default());
     if !privileged() || !testing::programs_or_skip(&testing::current(), &[calls, "kube-proxy"], &[folder]) {

@@ -1,4 +1,4 @@
-//! Pods by kubectl: logs, programs in them, their ports.
+//! kubectl with pods: logs, exec, port-forward.
 
 use std::{env, fs, path::PathBuf, process::Stdio, time::Duration};
 
@@ -16,10 +16,10 @@ use tokio::{
 
 use super::support::{LIMIT, TestLab, cgroup, is_ready, name, node, pod};
 
-/// Where the programs of a Kubernetes release are; without it, kubectl is looked for on the PATH.
+/// Folder of the programs of a Kubernetes release; without it, kubectl is searched on the PATH.
 const KUBERNETES: &str = "PLUMBLINE_KUBE_API";
 
-/// `None`, loudly, where there is no kubectl.
+/// `None`, with a record, if there is no kubectl.
 fn kubectl() -> Option<PathBuf> {
     let own = env::var_os(KUBERNETES).map(PathBuf::from);
     let path = env::var_os("PATH").unwrap_or_default();
@@ -92,7 +92,7 @@ async fn kubectl_reads_a_pods_log_and_follows_it_to_its_end() {
         .spawn()
         .expect("kubectl runs");
     let mut lines = BufReader::new(following.stdout.take().expect("stdout")).lines();
-    // It may begin a moment later than it was started: it is asked until it shows something.
+    // The program may start slightly later than its process, so this repeats until it shows something.
     let line = timeout(LIMIT, async {
         loop {
             test.dial(&node("node2"), Transport::Udp, &address, 8080).await;
@@ -126,7 +126,7 @@ async fn the_log_of_the_run_before_is_shown_when_asked_for() {
     let address = test.server("b1", "node1", false).await;
     test.dial(&node("node2"), Transport::Tcp, &address, 8080).await;
     for pid in TestLab::processes(&name("kubectl-previous"), "node1") {
-        // A process that was seen may have ended since.
+        // The process may have ended since.
         let killed = kill(Pid::from_raw(pid), Signal::SIGKILL);
         assert!(matches!(killed, Ok(()) | Err(Errno::ESRCH)), "{killed:?}");
     }

@@ -1,4 +1,4 @@
-//! Hosts that lack something: each thing is named, with what to do, and nothing is left.
+//! Hosts that lack something: the error names each missing thing and what to do, and nothing is left.
 
 use std::{fs, path::Path, process::Command};
 
@@ -10,11 +10,11 @@ use super::support::{cgroup, config, name, privileged};
 /// A host that lacks one thing.
 struct Row {
     what: &'static str,
-    /// For unshare(1), besides `--mount`.
+    /// Options of unshare(1), besides `--mount`.
     namespaces: &'static [&'static str],
-    /// What is done before, in sh(1); `$FOLDER` is empty.
+    /// Preparation in sh(1); `$FOLDER` is empty.
     before: &'static str,
-    /// Through which program the lab is brought up.
+    /// The program that starts the lab.
     through: &'static str,
     options: &'static str,
     expected: &'static [&'static str],
@@ -151,7 +151,7 @@ async fn a_host_that_lacks_something_is_told_what_and_nothing_is_made() {
     lab.down().await.expect("down");
 }
 
-/// A network namespace stands for a host whose own addresses and routes are those of the lab.
+/// A network namespace represents a host whose own addresses and routes overlap with those of the lab.
 #[test]
 fn addresses_that_the_host_uses_too_are_named_and_both_work() {
     if !privileged() {
@@ -189,7 +189,7 @@ fn addresses_that_the_host_uses_too_are_named_and_both_work() {
     assert!(!said.contains("for load balancers"), "nobody uses these: {said}");
 }
 
-/// A host that lacks nothing has nothing to say.
+/// A host that lacks nothing causes no message.
 #[test]
 fn a_lab_of_whose_addresses_the_host_has_none_comes_up_without_notes() {
     if !privileged() {
@@ -209,7 +209,7 @@ fn a_lab_of_whose_addresses_the_host_has_none_comes_up_without_notes() {
     assert!(!said.contains("note:"), "{said}");
 }
 
-/// The command line that brings a lab with the fake agent up.
+/// The command line that starts a lab with the fake agent.
 fn up(config: &LabConfig, folder: &Path, options: &str) -> String {
     format!(
         "{} lab up --name {} --agent {} {options}",
@@ -219,9 +219,9 @@ fn up(config: &LabConfig, folder: &Path, options: &str) -> String {
     )
 }
 
-/// Exit code, and what it said, of a script in a mount namespace of its own, and others.
+/// Exit code and output of a script in mount and other namespaces of its own.
 fn elsewhere(namespaces: &[&str], empty: &TempDir, script: &str) -> (Option<i32>, String) {
-    // No pipes: what the lab starts would hold them open.
+    // No pipes: the lab's processes would keep them open.
     let said = tempfile::NamedTempFile::new().expect("a file");
     let append = || {
         let opened = fs::OpenOptions::new().append(true).open(said.path());

@@ -1,4 +1,4 @@
-//! Up, down, and everything that can come between.
+//! The life of a lab: up, down, and interruptions.
 
 use std::{fs::File, path::Path, process::Command};
 
@@ -68,7 +68,7 @@ async fn a_lab_ends_with_its_caller() {
     };
     test.server("b1", "node1", false).await;
     let traces = Traces::of(&name("leash"));
-    // What the end of the calling process does: its end of the pipe closes.
+    // The end of the calling process also closes its end of the pipe.
     drop(test.lab);
     traces.are_gone().await;
 }
@@ -172,7 +172,7 @@ async fn the_next_up_removes_what_a_dead_lab_of_another_name_left() {
     let dead = name("dead");
     let traces = Traces::of(&dead);
     sigkill(test.lab.status().await.expect("status").supervisor);
-    // A zombie's last threads may still hold the lock: `up` passes over what is only dying.
+    // A zombie's last threads may still hold the lock; `up` ignores a lab that is ending.
     eventually("the end of the supervisor", || released(&dead)).await;
     let folder = tempfile::tempdir().expect("a folder");
     let config = config(&name("alive"), folder.path());
@@ -213,7 +213,7 @@ async fn a_lab_that_cannot_start_says_why_and_leaves_nothing() {
         "{error}"
     );
 
-    // There, and yet no program: the supervisor notices, and takes back what it has made.
+    // The file exists, but is no program: the supervisor notices, and undoes what it has made.
     let mut config = good.clone();
     let text = folder.path().join("text");
     std::fs::write(&text, "no program").expect("write");

@@ -1,4 +1,4 @@
-//! What an agent that was killed has attached, on a node with many pods.
+//! Links that a killed agent has left, on a node with many pods.
 
 use std::{sync::Arc, time::Instant};
 
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::support::{LIMIT, TestLab, agent_is_ready, name};
 
-/// Pods of the node, whose devices have two links each.
+/// Pods of the node; the device of each has two links.
 const PODS: usize = 30;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -35,7 +35,7 @@ async fn what_only_pins_kept_has_ended_when_they_are_lost() {
     let deadline = Instant::now() + LIMIT;
     loop {
         let now = Remains::of(&cluster, "node1").await.expect("a look");
-        // One at each side of each pod's device, beside those of the node.
+        // One at each side of each pod's device, besides those of the node.
         if json!(now)["links"].as_u64() > u64::try_from(2 * PODS).ok() {
             break;
         }

@@ -1,4 +1,4 @@
-//! Who reaches whom, before any load balancer does anything.
+//! Connectivity of the lab without load balancing.
 
 use cluster::Place;
 use oracle::history::{Outcome, Stage, Transport};

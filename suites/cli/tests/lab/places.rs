@@ -83,7 +83,7 @@ async fn exit_codes_and_missing_places_come_through() {
             other => panic!("expected NotFound, found {other:?}"),
         }
     }
-    // The same through the program, which becomes what it is told to run.
+    // The same through `plumbline lab exec`, which becomes the given program.
     let lab = name("codes");
     let plumbline = |place: &str, command: &[&str]| {
         let mut process = Command::new(env!("CARGO_BIN_EXE_plumbline"));
@@ -153,7 +153,7 @@ async fn the_api_server_is_reached_from_host_and_nodes_with_their_kubeconfigs() 
     assert_eq!(address, "172.30.0.2:6443");
     let (host, port) = ("172.30.0.2", 6443);
     for from in [node("node1"), node("node2"), Place::Outside] {
-        // No probe server, but somebody: TLS answers a line of JSON with an alert.
+        // The address has a TLS server, which answers a line of JSON with an alert.
         let outcome = test
             .dial(&from, oracle::history::Transport::Tcp, host, port)
             .await;

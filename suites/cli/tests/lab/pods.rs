@@ -1,4 +1,4 @@
-//! The kubelet: readiness, restarts, deletion, pods that it can't run.
+//! The kubelet: readiness, restarts, deletion, pods that can't run.
 
 use std::{
     path::PathBuf,
@@ -71,7 +71,7 @@ async fn a_deleted_pod_ends_in_order_and_leaves_nothing_on_its_node() {
         .expect("a uid");
     let folder = cgroup(&name("delete")).join("node1/pods").join(&uid);
     assert!(folder.exists());
-    // SIGTERM is enough: this grace is longer than the test waits.
+    // SIGTERM suffices: this grace period is longer than the test waits.
     let grace = DeleteParams::default().grace_period(2 * u32::try_from(LIMIT.as_secs()).expect("short"));
     test.pods().delete("b1", &grace).await.expect("delete");
     wait_until_gone(&test, "b1").await;
@@ -79,7 +79,7 @@ async fn a_deleted_pod_ends_in_order_and_leaves_nothing_on_its_node() {
     let (_, links) = test.shell(&node("node1"), "ls /sys/class/net").await;
     assert_eq!(links, "eth0\nlo", "and so is its link");
 
-    // The next pod of that name is another pod, with another address and an empty log.
+    // The next pod with this name is another pod, with another address and an empty log.
     let address = test.server("b1", "node1", false).await;
     assert_eq!(address, "10.244.1.3");
     assert_eq!(test.lab.cluster().log("default", "b1").await.expect("a log"), "");
@@ -91,7 +91,7 @@ async fn a_pod_that_does_not_end_is_killed_when_its_grace_is_over() {
         return;
     };
     test.server("b1", "node1", false).await;
-    // The probe can't answer SIGTERM while it is stopped.
+    // A stopped probe can't handle SIGTERM.
     let folder = pod_cgroup(&test, "grace").await;
     std::fs::write(folder.join("cgroup.freeze"), "1").expect("freeze");
     let begin = Instant::now();
@@ -136,7 +136,7 @@ async fn a_pod_that_serves_on_while_it_ends_is_not_ready_and_one_that_is_not_rea
         .await;
     let unready = address(running);
     let deadline = Instant::now() + LIMIT;
-    // It serves a moment after it runs.
+    // It serves slightly later than it runs.
     while !matches!(
         test.dial(&node("node2"), Transport::Tcp, &unready, 8080).await,
         Outcome::Answered { .. }
@@ -227,7 +227,7 @@ async fn what_the_lab_cannot_run_says_why() {
     );
     assert!(!is_ready(&crashed));
 
-    // Both go as any pod does.
+    // Both are deleted like any pod.
     for name in ["other", "crash"] {
         test.pods()
             .delete(name, &DeleteParams::default())

@@ -1,4 +1,4 @@
-//! Kubernetes' own control plane in the place of ours.
+//! Kubernetes' own control plane in the lab.
 
 use std::{
     env,
@@ -15,10 +15,10 @@ use serde_json::json;
 
 use super::support::{LIMIT, TestLab, agent_is_ready, config, name, node, privileged};
 
-/// Where the programs of a Kubernetes release, and etcd, are.
+/// Folder of etcd and the programs of a Kubernetes release.
 const KUBERNETES: &str = "PLUMBLINE_KUBE_API";
 
-/// Longer than this test needs a fault.
+/// Longer than any fault in this test.
 const LASTS: Duration = Duration::from_secs(300);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,7 +134,7 @@ async fn kubernetes_own_control_plane_runs_pods_that_a_service_reaches() {
         .expect("the front passes over the one that is down");
     answers(&test, &address).await;
     held.end().await.expect("started again");
-    // It serves, and not only the one beside it.
+    // This server serves, too, not only the other one.
     let first = test
         .lab
         .cluster()

@@ -1,4 +1,4 @@
-//! The lab with the reference agent: one Service by hand, end to end, by each family.
+//! The lab with the reference agent: one Service, end to end, for each family.
 
 use std::{
     net::SocketAddr,
@@ -88,7 +88,7 @@ fn service_families(addresses: &[String]) -> Vec<&'static str> {
     addresses.iter().map(family).collect()
 }
 
-/// A ClusterIP answers from pod b1, whoever asks and however.
+/// A ClusterIP answers from pod b1, for every client and transport.
 async fn answers(test: &TestLab, address: &str) {
     for from in [in_pod("c2"), in_pod("b1"), node("node1"), node("node2")] {
         for (transport, identity) in [

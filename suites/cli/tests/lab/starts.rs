@@ -1,4 +1,4 @@
-//! Starts and ends that something comes between: somebody who wants the lab down, SIGKILL, another start.
+//! Interrupted starts and ends: by a concurrent `down`, by SIGKILL, by another start.
 
 use std::{
     fs,
@@ -19,17 +19,17 @@ use super::{
     traces::Traces,
 };
 
-/// Ends a lab's supervisor by SIGKILL; whether there is one.
+/// Kills a lab's supervisor by SIGKILL; returns whether there was one.
 fn kill_supervisor(lab: &str) -> bool {
     let procs = fs::read_to_string(cgroup(lab).join("control/cgroup.procs")).unwrap_or_default();
     let pid = procs.lines().next().and_then(|line| line.parse().ok());
     pid.is_some_and(|pid| kill(Pid::from_raw(pid), Signal::SIGKILL).is_ok())
 }
 
-/// Removes what is left, and looks whether that is all.
+/// Removes the remains, and checks that nothing else is left.
 async fn nothing_is_left(lab: &str, before: &Host) {
     lab::down(lab).await.expect("down");
-    // No process has been in a cgroup that could be removed.
+    // A cgroup can be removed only without processes.
     assert!(!cgroup(lab).exists(), "the cgroup of {lab}");
     assert!(
         !Path::new("/run/plumbline").join(lab).exists(),
@@ -38,7 +38,7 @@ async fn nothing_is_left(lab: &str, before: &Host) {
     before.is_unchanged();
 }
 
-/// A lab whose start takes as long as it may.
+/// A lab whose start takes as long as its limit.
 fn slow(config: &mut LabConfig) {
     config.agent.program.needs = vec![Need {
         what: "time".to_owned(),
@@ -70,7 +70,7 @@ async fn a_lab_that_is_starting_says_so_and_whoever_takes_it_down_ends_its_start
             other => panic!("expected Starting, found {other:?}"),
         }
     };
-    // Whoever wants the same lab is told at once.
+    // A concurrent start of the same lab fails at once.
     match up(config.clone()).await {
         Err(LabError::Starting { name, pid }) => assert_eq!((name, pid), (config.name.clone(), by)),
         other => panic!("expected Starting, found {other:?}"),
@@ -102,11 +102,11 @@ async fn a_supervisor_that_is_killed_in_each_step_of_its_start_leaves_nothing_th
         });
         let result = up.await;
         assert!(killed, "there was no step {step:?}, or no supervisor in it");
-        // By its end, or, if it was up just then, by its silence.
+        // The supervisor has ended, or, if it had just started, does not answer.
         result.expect_err("it was killed");
         nothing_is_left(&config.name, &before).await;
     }
-    // And one after which nobody cleans up but the next start.
+    // A start after which only the next start cleans up.
     let up = LabCluster::up(&config, Lifetime::WithCaller, |began| {
         if began == "2 nodes" {
             kill_supervisor(&config.name);
@@ -136,7 +136,7 @@ async fn a_supervisor_that_is_killed_while_its_lab_goes_down_leaves_nothing_that
             let lab = lab.clone();
             async move { lab::down(&lab).await }
         });
-        // Not a wait for anything: the moment at which it is hit.
+        // No wait for a condition: the moment of the kill.
         tokio::time::sleep(after).await;
         kill_supervisor(&lab);
         down.await

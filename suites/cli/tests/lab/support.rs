@@ -25,17 +25,17 @@ pub(crate) struct TestLab {
     pub(crate) folder: TempDir,
 }
 
-/// Whether this test can run: as root. Without, it fails, or is put on record as skipped.
+/// Whether this test can run as root. Without root it fails, or is recorded as skipped.
 pub(crate) fn privileged() -> bool {
     testing::root_or_skip(&testing::current())
 }
 
-/// A name that no other test, and no other run of this one, has.
+/// A unique name, also between runs of this test.
 pub(crate) fn name(test: &str) -> String {
     format!("{test}-{}", std::process::id())
 }
 
-/// Two nodes; the agent is a script that logs what it is told to `<folder>/said` and runs until it is killed.
+/// Two nodes; the agent is a script that logs its input to `<folder>/said` and runs until it is killed.
 pub(crate) fn config(name: &str, folder: &Path) -> LabConfig {
     let agent = folder.join("agent");
     let said = folder.join("said");
@@ -60,7 +60,7 @@ pub(crate) fn config(name: &str, folder: &Path) -> LabConfig {
 }
 
 impl TestLab {
-    /// A lab that goes down with the value; nothing if this test can't run.
+    /// A lab that is removed on drop; `None` if this test can't run.
     pub(crate) async fn up(test: &str) -> Option<Self> {
         Self::up_with(test, |_| {}).await
     }
@@ -83,7 +83,7 @@ impl TestLab {
         Api::namespaced(self.lab.cluster().client(), "default")
     }
 
-    /// Makes a pod that serves TCP and UDP on 8080, and waits until it is Ready. Its first address is returned.
+    /// Makes a pod that serves TCP and UDP on 8080, and waits until it is Ready. Returns its first address.
     pub(crate) async fn server(&self, name: &str, node: &str, host_network: bool) -> String {
         self.servers_addresses(name, node, host_network).await.remove(0)
     }
@@ -107,7 +107,7 @@ impl TestLab {
             .expect("create a pod");
     }
 
-    /// Waits until a pod is as it should be.
+    /// Waits until a pod meets a condition.
     pub(crate) async fn pod(&self, name: &str, wanted: impl Fn(&Pod) -> bool) -> Pod {
         let pods = self.pods();
         let mut last = None;
@@ -122,13 +122,13 @@ impl TestLab {
         panic!("the pod {name} did not become what it should within {LIMIT:?}: {last:#?}")
     }
 
-    /// One attempt from a place, that waits two seconds.
+    /// One attempt from a place, with a limit of two seconds.
     pub(crate) async fn dial(&self, from: &Place, transport: Transport, to: &str, port: u16) -> Outcome {
         let limit = Duration::from_secs(2);
         self.dial_within(from, transport, to, port, limit).await
     }
 
-    /// One attempt from a place. What is lost is lost again however long it waits: a new try goes the same way.
+    /// One attempt from a place. A longer wait does not help a lost packet: a new try takes the same path.
     pub(crate) async fn dial_within(
         &self,
         from: &Place,
@@ -154,7 +154,7 @@ impl TestLab {
         attempts.into_iter().next().expect("one attempt").outcome
     }
 
-    /// Carries out a plan in a place.
+    /// Runs a plan in a place.
     pub(crate) async fn run(&self, from: &Place, entries: Vec<PlanEntry>) -> Vec<Attempt> {
         let argv = ["probe", "client"].map(str::to_owned);
         let mut child = self
@@ -182,7 +182,7 @@ impl TestLab {
             .collect()
     }
 
-    /// Runs a shell command in a place: exit code and stdout.
+    /// Runs a shell command in a place; returns exit code and stdout.
     pub(crate) async fn shell(&self, place: &Place, command: &str) -> (Option<i32>, String) {
         let argv = ["sh", "-c", command].map(str::to_owned);
         let child = self
@@ -198,13 +198,13 @@ impl TestLab {
         )
     }
 
-    /// What the fake agent was told so far, by line.
+    /// The input of the fake agent so far, by line.
     pub(crate) fn said(&self) -> Vec<String> {
         let said = fs::read_to_string(self.folder.path().join("said")).unwrap_or_default();
         said.lines().map(str::to_owned).collect()
     }
 
-    /// Waits until the fake agent has said it: it has a process before it has written a line.
+    /// Waits until the fake agent has logged it: its process exists before its first line.
     pub(crate) async fn has_said(&self, is_it: impl Fn(&[String]) -> bool) {
         let deadline = Instant::now() + LIMIT;
         loop {
@@ -255,7 +255,7 @@ pub(crate) fn in_pod(name: &str) -> Place {
     }
 }
 
-/// The identity that answered; anything else is a failure.
+/// The identity that answered; any other outcome is a failure.
 pub(crate) fn answered(outcome: &Outcome) -> &str {
     match outcome {
         Outcome::Answered { answer, .. } => &answer.identity,
@@ -263,7 +263,7 @@ pub(crate) fn answered(outcome: &Outcome) -> &str {
     }
 }
 
-/// Waits until the agent of a node says that it is ready.
+/// Waits until the agent of a node is ready.
 pub(crate) async fn agent_is_ready(lab: &LabCluster, node: &str) {
     let deadline = Instant::now() + LIMIT;
     loop {
@@ -286,7 +286,7 @@ pub(crate) async fn agent_is_ready(lab: &LabCluster, node: &str) {
     }
 }
 
-/// Waits for something that a test can only look at.
+/// Waits for a condition that a test can only poll.
 pub(crate) async fn eventually(what: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + LIMIT;
     while !condition() {

@@ -1,4 +1,4 @@
-//! Targets by their files, with a script in the place of a program.
+//! Targets by their files, with a script as the program.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -7,7 +7,7 @@ use lab::{AgentCommand, LabCluster, Lifetime};
 
 use super::support::{TestLab, cgroup, config, eventually, name, privileged};
 
-/// A target whose program is this script, with the tools that it says it calls.
+/// A target whose program is this script, and which declares these tools.
 fn target(folder: &Path, tools: &str, script: &str) -> AgentCommand {
     let program = folder.join("proxy");
     fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("write");
@@ -57,7 +57,7 @@ async fn a_target_of_ones_own_is_run_and_cleaned_as_its_file_says() {
         .await
         .expect("wipe");
     assert!(told("--wipe /sys/fs/cgroup /sys/fs/bpf".to_owned()));
-    // It can print nothing: that is no evidence, and no error.
+    // A program that can't print its version gives no evidence, and no error.
     let evidence = folder.path().join("evidence");
     test.lab.cluster().evidence(&evidence).await.expect("evidence");
     assert!(evidence.join("objects/pods.json").is_file() && !evidence.join("dump-node1.txt").exists());
@@ -93,7 +93,7 @@ async fn what_the_kernel_lacks_for_a_target_is_named_with_what_was_tried() {
         what: what.to_owned(),
         run: ["sh", "-c", script].map(str::to_owned).to_vec(),
     };
-    // Tried in a namespace that has no device of this host.
+    // Tried in a namespace without the host's devices.
     config.agent.program.needs = vec![
         need("to be alone", "! grep -q eth0 /proc/net/dev"),
         need("xt_none (CONFIG_NONE)", "echo no such match >&2; exit 1"),

@@ -1,4 +1,4 @@
-//! What must not be there any more when a lab is over.
+//! What must be gone after a lab.
 
 use std::{
     collections::BTreeSet,
@@ -8,7 +8,7 @@ use std::{
 
 use super::support::{cgroup, eventually};
 
-/// What a lab has on this host while it is up: enough to see that it is gone.
+/// What a lab has on this host while it is up: enough to check that it is gone.
 #[derive(Debug)]
 pub(crate) struct Traces {
     name: String,
@@ -18,7 +18,7 @@ pub(crate) struct Traces {
 }
 
 impl Traces {
-    /// Of a lab that is up.
+    /// The traces of a lab that is up.
     pub(crate) fn of(name: &str) -> Self {
         let mut pids = BTreeSet::new();
         below(&cgroup(name), &mut pids);
@@ -48,7 +48,7 @@ impl Traces {
         }
     }
 
-    /// Its processes, other than one.
+    /// Processes of the lab, except one.
     pub(crate) fn others_than(&self, pid: u32) -> Vec<u32> {
         self.processes
             .iter()
@@ -57,14 +57,14 @@ impl Traces {
             .collect()
     }
 
-    /// Whether all its processes have ended.
+    /// Whether all processes of the lab have ended.
     pub(crate) fn ended(&self) -> bool {
         self.processes
             .iter()
             .all(|(pid, start)| start_time(*pid).as_ref() != Some(start))
     }
 
-    /// Waits until nothing of it is left; its namespaces end a moment after its processes.
+    /// Waits until nothing is left; namespaces end slightly later than their processes.
     pub(crate) async fn are_gone(&self) {
         eventually("the end of the lab's processes", || self.ended()).await;
         eventually("the end of the lab's network namespaces", || {
@@ -86,7 +86,7 @@ impl Traces {
 
     /// Processes that are in, or hold, a network namespace of the lab.
     ///
-    /// The kernel gives the number of a namespace that has ended to the next: those of other labs don't count.
+    /// The kernel reuses the number of an ended namespace: namespaces of other labs do not count.
     fn held(&self) -> Vec<u32> {
         processes()
             .filter(|pid| !in_another_lab(*pid, &self.name))
@@ -136,7 +136,7 @@ fn descriptors(pid: u32) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Tells a process from a later one of the same id (proc(5): field 22 of stat). Zombies have ended.
+/// Distinguishes a process from a later one with the same id (proc(5): field 22 of stat). Zombies have ended.
 fn start_time(pid: u32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();

@@ -1,5 +1,5 @@
-//! What is decided before a run begins: cases whose needs a cluster does not meet are skipped, with the reason, and no process
-//! of theirs is started.
+//! Decisions before a run: cases whose needs a cluster does not meet are skipped, with the reason, and no process of
+//! theirs is started.
 
 use std::{path::Path, time::Duration};
 
@@ -20,7 +20,7 @@ use super::{
     support::{Run, lab_up, report},
 };
 
-/// Of each kind that is looked for on a node one.
+/// One case for each thing that is checked on a node.
 const ON_NODES: [&str; 7] = [
     "stale-sock-legacy-multi",
     "stale-sock-reverse-hooks",
@@ -31,7 +31,7 @@ const ON_NODES: [&str; 7] = [
     "uninstall-leaves-nothing",
 ];
 
-/// The only case of the run's report, of which nothing was run.
+/// The only case of the run's report, which was skipped.
 fn skipped(out: &Path) -> Value {
     let report = report(out);
     let case = report["cases"][0].clone();
@@ -49,7 +49,7 @@ fn addresses(all: &[ApiServer]) -> Vec<String> {
     all
 }
 
-/// Nobody is behind `default/kubernetes`, for as long as the value lives.
+/// Removes the endpoints of `default/kubernetes`, for as long as the value lives.
 async fn without_api_servers(lab: &LabCluster) -> cluster::FaultLease {
     let alone = lab
         .cluster()
@@ -148,7 +148,7 @@ async fn where_nobody_gives_load_balancers_addresses_what_needs_them_is_skipped(
     let cluster = survey(options(&lab, "run-1-addresses")).await.unwrap();
     let lacking = addresses::lacking(&cluster.cluster(), "run-1-addresses", &limits).await;
     assert_eq!(lacking.unwrap(), None);
-    // It ends in the background, by those who are refused next.
+    // The controllers delete it in the background, and their requests are refused next.
     let made = Made {
         run: "run-1-addresses",
         case: None,

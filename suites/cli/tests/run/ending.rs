@@ -1,4 +1,4 @@
-//! What cases have made ends beside the cases that follow, and is waited for where too much of it does.
+//! Objects of ended cases are deleted while other cases run; a run waits if too many are being deleted.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn namespaces_of_cases_end_without_a_wait_until_there_are_too_many() {
     let api: Api<Namespace> = Api::all(lab.cluster().client());
     let names = ["p1-000", "p1-001", "p2-000"];
     for (name, case) in names.into_iter().zip(["one", "one", "two"]) {
-        // As one whose pods a kubelet has not ended yet.
+        // Like a namespace whose pods a kubelet has not ended yet.
         let namespace = json!({"metadata": {
             "name": name, "labels": {RUN_LABEL: RUN, CASE_LABEL: case}, "finalizers": ["example.com/held"],
         }});

@@ -1,4 +1,4 @@
-//! `plumbline run --provider existing`, in a lab that it knows by nothing but its kubeconfig.
+//! `plumbline run --provider existing`, in a lab of which it only has the kubeconfig.
 
 use std::{
     collections::BTreeSet,
@@ -37,9 +37,9 @@ use super::{
 };
 
 pub(super) const NAMESPACE: &str = "plumbline-run";
-/// A namespace that no run has made.
+/// A namespace that no run makes.
 const GIVEN: &str = "default";
-/// A case that makes some.
+/// A case that makes namespaces.
 const OWN_NAMESPACES: &str = "release-name-lattice";
 
 pub(super) async fn lab(test: &str) -> LabCluster {
@@ -68,7 +68,7 @@ pub(super) async fn survey(options: Options) -> Result<KubernetesCluster, Kubern
     KubernetesCluster::survey(options, Own::default()).await
 }
 
-/// Runs cases.
+/// Runs the selected cases.
 pub(super) async fn run(kubeconfig: &Path, out: &Path, which: &[&str]) -> Output {
     let mut command = command(kubeconfig, out);
     command.args(which);
@@ -77,21 +77,21 @@ pub(super) async fn run(kubeconfig: &Path, out: &Path, which: &[&str]) -> Output
         .unwrap()
 }
 
-/// What runs them.
+/// The command that runs them.
 pub(super) fn command(kubeconfig: &Path, out: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plumbline"));
     command
         .args(["run", "--provider", "existing", "--image", "probe"])
         .args(["--image-program", "plumbline", "--profile", "lab"])
         .args(["--timeout-scale", &TIMES.to_string()])
-        // The image from scratch has none.
+        // The image from scratch has no folder for temporary files.
         .env("TMPDIR", "/no/such/folder")
         .args([OsStr::new("--kubeconfig"), kubeconfig.as_ref()])
         .args([OsStr::new("--out"), out.as_ref()]);
     command
 }
 
-/// Names of the namespaces that runs have.
+/// Names of the namespaces of runs.
 pub(super) async fn namespaces(lab: &LabCluster) -> Vec<String> {
     let api: Api<Namespace> = Api::all(lab.cluster().client());
     let of_runs = ListParams::default().labels(RUN_LABEL);
@@ -99,7 +99,7 @@ pub(super) async fn namespaces(lab: &LabCluster) -> Vec<String> {
     items.filter_map(|namespace| namespace.metadata.name).collect()
 }
 
-/// How many objects of a kind runs have in the namespace that is not theirs.
+/// Number of objects of a kind with a run's label in the given namespace.
 async fn in_given<K>(lab: &LabCluster) -> usize
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -112,7 +112,7 @@ where
     api.list(&of_runs).await.unwrap().items.len()
 }
 
-/// What stands for an agent on each node, and the file of a target that says so.
+/// Makes pods that represent the agents of each node, and a target file that describes them.
 async fn installed(lab: &LabCluster) -> NamedTempFile {
     let api: Api<Pod> = Api::namespaced(lab.cluster().client(), GIVEN);
     for node in &lab.cluster().describe().nodes {
@@ -146,7 +146,7 @@ async fn a_case_passes_in_a_cluster_by_its_kubeconfig_and_nothing_is_left() {
     let (own, given) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let target = installed(&lab).await;
     let path = target.path().to_str().unwrap();
-    // Agents of the lab are no DaemonSet's: they can be looked at, not stopped.
+    // Agents of the lab belong to no DaemonSet: they can be read, not stopped.
     let by_node = ["--tier", "node", "--target", path, "--filter", CASE];
     let refused = run(lab.kubeconfig(), own.path(), &by_node).await;
     let said = String::from_utf8_lossy(&refused.stderr);
@@ -164,7 +164,7 @@ async fn a_case_passes_in_a_cluster_by_its_kubeconfig_and_nothing_is_left() {
     ];
     let both = format!("^({CASE}|{OWN_NAMESPACES})$");
     let of_given = ["--tier", "namespaced", "--namespace", GIVEN, "--filter", &both];
-    // A run in one namespace leaves the others to others.
+    // A run in one namespace leaves other namespaces alone.
     let (of_api, of_given) = tokio::join!(
         run(lab.kubeconfig(), own.path(), &of_api),
         run(lab.kubeconfig(), given.path(), &of_given),
@@ -193,9 +193,9 @@ async fn a_case_passes_in_a_cluster_by_its_kubeconfig_and_nothing_is_left() {
     let evidence = own.path().join("evidence").join(CASE).join("cluster");
     let kept = |file: &str| std::fs::read_to_string(evidence.join(file)).unwrap();
     assert_eq!(kept("agent-node1.dump"), "cat\n");
-    // Nobody has dialled it: it has nothing to say.
+    // No client has connected to it, so its log is empty.
     assert_eq!(kept("agent-node2.log"), "");
-    // Of a case that has passed nothing is kept but what it did, unless all is asked for.
+    // A passed case keeps only its events, unless full evidence was requested.
     let entries = std::fs::read_dir(given.path().join("evidence").join(CASE)).unwrap();
     let names: BTreeSet<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
     assert!(names.contains(OsStr::new("history.jsonl.gz")), "{names:?}");
@@ -389,7 +389,7 @@ async fn a_program_in_a_pod_has_its_pipes_and_ends_with_whoever_started_it() {
     lab.down().await.unwrap();
 }
 
-/// Feeds a child while it is read, to its end.
+/// Writes to the child's stdin while its output is read, to its end.
 pub(super) async fn fed(mut child: tokio::process::Child, bytes: &[u8]) -> Output {
     let mut stdin = child.stdin.take().unwrap();
     let feed = async move {

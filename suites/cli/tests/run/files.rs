@@ -1,4 +1,4 @@
-//! Files that a user names: what is no file is named, and is not read.
+//! Files that a user names: an error names the path if it is no regular file, which is not read.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ fn plumbline(line: &str) -> Output {
     Command::new(program).args(line.split(' ')).output().unwrap()
 }
 
-/// A device that ends at once: one that does not would take all memory, if it was read.
+/// A device that ends at once: an endless one would take all memory if it were read.
 #[test]
 fn a_device_in_place_of_a_file_is_named_by_every_command() {
     let out = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What options of `plumbline run` do to a run, and what becomes of one that can't write.
+//! Options of `plumbline run`, and runs that can't write.
 
 use std::{fs, process::Command};
 
@@ -10,7 +10,7 @@ use super::{
     support::{Run, report, signal},
 };
 
-/// Needs two nodes, so that nothing of it runs on one.
+/// The case needs two nodes, so it is skipped with one.
 const SKIPPED: [&str; 4] = ["--nodes", "1", "--filter", "^empty-refill-no-restart$"];
 
 #[test]
@@ -89,7 +89,7 @@ fn a_run_says_in_its_report_what_it_was_told() {
         "{said}\n{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    // The header's columns are as wide as its longest name.
+    // The header's columns are as wide as the longest name.
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in [
         "provider lab",
@@ -143,7 +143,7 @@ fn after_the_first_failure_nothing_begins_and_what_failed_can_be_run_again() {
         out,
         &[&options[..], &[exempt.as_str(), "--seed", "11"]].concat(),
     );
-    // Its own process says so.
+    // Its own process prints this.
     run.until("empty-refill-no-restart: clients and fence");
     signal(run.case(), Signal::SIGKILL);
     let (status, out) = run.end_of_all();

@@ -1,4 +1,4 @@
-//! What a run leaves on nodes that is killed with everything of theirs, and how it is undone.
+//! Faults that a run leaves on nodes when it is killed with all its processes, and how they are undone.
 
 use std::{fs, path::Path, time::Instant};
 
@@ -28,7 +28,7 @@ async fn what_faults_have_left_on_nodes_is_undone_once_and_the_lab_is_as_before(
     let mut run = Run::in_lab("stale-sock-pins-hidden", &name);
     run.until(": witness");
     let (case, hidden) = (run.case(), hidden_pins(&lab).await);
-    // None may notice the end of another, as when all are killed at once.
+    // No process may notice the end of another, as if all were killed at once.
     for pid in [run.child.id(), case] {
         signal(pid, Signal::SIGSTOP);
     }
@@ -72,7 +72,7 @@ async fn what_faults_have_left_on_nodes_is_undone_once_and_the_lab_is_as_before(
         if now.iter().map(but_pins).eq(before.iter().map(but_pins)) {
             break;
         }
-        // Links whose pins have gone are seen a moment longer.
+        // Links outlive their pins for a moment.
         assert!(begun.elapsed() < LIMIT, "before: {before:?}, now: {now:?}");
     }
     let run = Run::in_lab(CASE, &name);
@@ -96,7 +96,7 @@ async fn what_could_not_be_undone_is_said_ends_the_run_and_is_undone_when_its_re
     let mut run = Run::in_lab("stale-sock-pins-hidden", &name);
     run.until(": witness");
     let hidden = hidden_pins(&lab).await;
-    // Whoever works in the folder that hides the pins keeps it from being taken away.
+    // A process whose working folder is the one with the hidden pins keeps it from being removed.
     let place = Place::Host {
         node: hidden.to_owned(),
     };
@@ -140,7 +140,7 @@ async fn what_could_not_be_undone_is_said_ends_the_run_and_is_undone_when_its_re
     lab.down().await.unwrap();
 }
 
-/// Programs and a mount of helpers that are killed.
+/// Kills helpers that hold programs and a mount.
 async fn leave_programs(lab: &LabCluster, name: &str) {
     let mut programs = LeftoverPrograms::hold(lab.cluster(), "node2", &["connect4"], LIMIT)
         .await
@@ -172,7 +172,7 @@ async fn hidden_pins(lab: &LabCluster) -> &'static str {
     panic!("the case has hidden no pins");
 }
 
-/// Kills everything that runs on a node beside its agent and its pods, and waits until it is dead.
+/// Kills all processes on a node besides its agent and its pods, and waits until they have ended.
 fn kill_helpers(name: &str, node: &str) {
     let hierarchy = lb_loader::mount_points("cgroup2").unwrap();
     let system = hierarchy
@@ -181,7 +181,7 @@ fn kill_helpers(name: &str, node: &str) {
         .join(format!("plumbline-lab-{name}/{node}/system"));
     let begun = Instant::now();
     while !is_empty(&system) {
-        // Again in each round: a process may have joined the group since.
+        // Repeated in each round: a process may have joined the cgroup since.
         fs::write(system.join("cgroup.kill"), "1").unwrap();
         let alive = || fs::read_to_string(system.join("cgroup.procs"));
         assert!(
@@ -212,7 +212,7 @@ async fn left(lab: &LabCluster, node: &str) -> Remains {
     Remains::of(lab.cluster(), node).await.unwrap()
 }
 
-/// All but pins: those of the devices of pods that are gone are the agent's, which removes them when it starts next.
+/// Remains other than pins: the agent removes pins of deleted pods' devices at its next start.
 fn but_pins(remains: &Remains) -> Vec<String> {
     let all = remains.to_string();
     let kinds = all.split(", ").filter(|kind| !kind.ends_with(" pins"));

@@ -1,4 +1,4 @@
-//! Processes on nodes of a cluster that is known by nothing but its kubeconfig.
+//! Processes on nodes of a cluster of which only the kubeconfig is known.
 
 use cluster::Place;
 use existing::Guard;
@@ -34,7 +34,7 @@ async fn a_program_on_a_host_is_the_nodes_and_no_pod_without_its_rights_gets_the
     let host = Place::Host {
         node: "node2".to_owned(),
     };
-    // Namespaces, cgroup, and where helpers leave their notes.
+    // Namespaces, cgroup, and the folder of helpers' notes.
     let look =
         "readlink /proc/self/ns/net /proc/self/ns/mnt; cat /proc/self/cgroup; echo $PLUMBLINE_NODE_FOLDER";
     let look = ["sh", "-c", look].map(str::to_owned);

@@ -1,5 +1,6 @@
-//! Clusters of kind that can't be had: what is missing is named, with what to do, and nothing is begun. And which of those that
-//! are there `heal` and `cleanup` look at. Docker and kind are programs of the tests, so that nobody's are needed, or changed.
+//! kind clusters that can't be made: the error names what is missing and what to do, and nothing is begun. Also, which
+//! existing ones `heal` and `cleanup` handle. Docker and kind are scripts of the tests, so that the host's own are
+//! neither needed nor changed.
 
 use std::{
     fs,
@@ -10,20 +11,20 @@ use std::{
 
 use super::privileged;
 
-/// What a program does with its arguments, in sh(1); nothing else is on the PATH. `$CALLS` is a file of what was called.
+/// The script of a program in sh(1); nothing else is on the PATH. `$CALLS` is a file of its calls.
 pub(crate) struct Fake {
     pub(crate) docker: Option<&'static str>,
     pub(crate) kind: Option<&'static str>,
 }
 
-/// A daemon that answers, and has no containers.
+/// A daemon without containers.
 const EMPTY: &str = "case $1 in info) echo 29.0 ;; esac";
 pub(crate) const NOTHING: Fake = Fake {
     docker: Some(EMPTY),
     kind: Some(""),
 };
 
-/// A daemon that has a node which is stopped: only those who ask for all are told of it.
+/// A daemon with a stopped node, which only `--all` lists.
 pub(crate) const STOPPED: &str = r#"case "$*" in
     info*) echo 29.0 ;;
     ps*--all*) echo 0123 ;;
@@ -36,7 +37,7 @@ struct Row {
     fake: Fake,
     options: &'static [&'static str],
     expected: &'static [&'static str],
-    /// What may have been called.
+    /// Permitted calls.
     called: &'static [&'static str],
 }
 
@@ -172,8 +173,8 @@ fn what_a_cluster_of_kind_lacks_is_named_and_nothing_is_begun() {
     }
 }
 
-/// What somebody may have on his host: two clusters that were kept and whose nodes are gone, and two of runs that were killed,
-/// one of which had made its cluster.
+/// Clusters that a host may have: two that were kept and whose nodes are gone, and two of killed runs, one of which had
+/// made its cluster.
 const SEVERAL: &str =
     "mkdir kept other left dead && touch kept/kept other/kept left/kind.yaml left/lock dead/lock";
 
@@ -182,9 +183,9 @@ struct Named {
     arguments: &'static [&'static str],
     code: i32,
     expected: &'static [&'static str],
-    /// Folders that are gone afterwards.
+    /// Folders that are removed.
     gone: &'static [&'static str],
-    /// Clusters that kind was told to delete.
+    /// Clusters that kind deletes.
     deleted: &'static [&'static str],
 }
 
@@ -318,7 +319,7 @@ fn only_the_cluster_of_kind_that_is_named_is_healed_or_removed() {
         }
         let left = said.lines().find_map(|line| line.strip_prefix("left: "));
         let mut left: Vec<_> = left.unwrap().split(' ').collect();
-        // Locks of those that were looked at are no matter.
+        // Locks of the examined clusters may stay.
         left.retain(|path| !["kept/lock", "other/lock"].contains(path));
         let expected: Vec<_> = all.into_iter().filter(|path| !row.gone.contains(path)).collect();
         assert_eq!(left, expected, "{}: {said}", row.what);
@@ -330,8 +331,8 @@ fn only_the_cluster_of_kind_that_is_named_is_healed_or_removed() {
     }
 }
 
-/// The program in a mount namespace where there is no lab, and no cluster has a folder but one that somebody holds, and those
-/// that a script makes besides; says at the end what is left there.
+/// Runs the program in a mount namespace without a lab, and with no clusters but one that another process holds, and
+/// those that a script makes. At the end, prints what is left.
 pub(crate) fn called(folder: &Path, fake: &Fake, besides: &str, arguments: &[&str]) -> Output {
     let programs = folder.join("programs");
     fs::create_dir(&programs).unwrap();

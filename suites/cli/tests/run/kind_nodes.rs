@@ -1,4 +1,4 @@
-//! Nodes of a cluster of kind: those that are stopped, those without a bpffs, and those that this can't use.
+//! Nodes of a kind cluster: stopped ones, ones without a bpffs, and unusable ones.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use super::{
     privileged,
 };
 
-/// A daemon whose only node is whoever asks it: what is executed there is executed here.
+/// A daemon whose only node is the caller: it executes commands in place.
 const ASKS: &str = r#"case $1 in
     info) echo 29.0 ;;
     ps) echo 0123 ;;
@@ -55,7 +55,7 @@ fn a_node_without_a_bpffs_gets_one() {
     let output = called(folder.path(), &fake, without, &options);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
-    // It ends at what comes later.
+    // The run fails at a later step.
     assert!(said.contains("bringing up") && !said.contains("bpf"), "{said}");
     let calls = fs::read_to_string(folder.path().join("calls")).unwrap();
     let mounted = calls
@@ -86,7 +86,7 @@ fn nodes_are_containers_of_docker_s_or_nothing_is_begun() {
     assert!(!folder.path().join("calls").exists());
 }
 
-/// A daemon that has two nodes, which are control planes both.
+/// A daemon with two nodes, both control planes.
 const PLANES: &str = r#"case $1 in
     info) echo 29.0 ;;
     ps) echo 0123; echo 4567 ;;

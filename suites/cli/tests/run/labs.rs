@@ -1,4 +1,4 @@
-//! Several labs of one run: which case is in which, and what the end of one, or of the run, does to the others.
+//! Several labs of one run: which case is in which, and how the end of one, or of the run, affects the others.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,14 +18,14 @@ use super::{
     support::{Run, labs, report, signal},
 };
 
-/// Two that are disruptive, and one that is not.
+/// Two disruptive cases, and another one.
 const CASES: [&str; 3] = [
     "release-agent-restart-between",
     "release-established-flows",
     "clusterip-from-pod",
 ];
 
-/// A run of all three at once, whose agents never touch a packet; with the lab of each.
+/// A run of all three at once, whose agents never touch a packet; returns the lab of each.
 fn three_at_once() -> (Run, BTreeMap<&'static str, String>) {
     let filter = format!("^({})$", CASES.join("|"));
     let out = tempfile::tempdir().unwrap();
@@ -34,12 +34,12 @@ fn three_at_once() -> (Run, BTreeMap<&'static str, String>) {
         ["--filter", &filter],
         ["--labs", "3"],
         ["--jobs", "3"],
-        // None ends by its own limit before the last one has a lab.
+        // No case reaches its own limit before the last one has a lab.
         ["--timeout-scale", &scale],
     ];
     let mut run = Run::with_options(CASES[0], out, options.as_flattened());
     let (mut found, mut begun) = (BTreeMap::new(), BTreeSet::new());
-    // Until the process of each says something: it has found its lab then.
+    // Until the process of each case prints something: it is in its lab then.
     while begun.len() < CASES.len() {
         let line = run.until("");
         assert!(!line.contains("INCONCLUSIVE"), "it has ended by itself: {line}");
@@ -65,7 +65,7 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// The supervisor of a lab, as the lab's own cgroup has it.
+/// The supervisor of a lab, from the lab's cgroup.
 fn supervisor(run: &Run, lab: &str) -> u32 {
     let is_of = |pid: &u32| {
         let cgroups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What runs leave that are killed with everything of theirs, and how it is removed.
+//! Remains of runs that are killed with all their processes, and how they are removed.
 
 use std::{
     path::Path,
@@ -58,7 +58,7 @@ async fn what_a_killed_run_leaves_in_a_lab_is_healed_and_removed_once() {
     signal(case, Signal::SIGKILL);
     signal(run.child.id(), Signal::SIGKILL);
     run.child.wait().unwrap();
-    // As a case that was killed in the middle of its fault.
+    // Like a case that was killed during its fault.
     lab.cluster()
         .agents()
         .unwrap()
@@ -118,7 +118,7 @@ fn a_lab_that_died_with_its_run_is_removed_once() {
     let name = format!("run-{}", run.child.id());
     let folder = Path::new("/run/plumbline").join(&name);
     let (code, said) = repair("cleanup", &name);
-    // Any lab that comes up meanwhile removes what is dead, too.
+    // Any lab that starts meanwhile removes dead ones, too.
     assert!(code == Some(0) && said.contains("nothing else is left"), "{said}");
     assert!(!folder.exists(), "{said}");
     assert_eq!(

@@ -1,4 +1,4 @@
-//! A run whose cluster is taken by another, or whose API server goes away.
+//! A run that loses its cluster to another, or whose API server goes away.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -31,12 +31,12 @@ use super::{
     support::{report, signal},
 };
 
-/// A case that lasts longer than it takes to notice.
+/// A case that lasts longer than the detection.
 const LONG: &str = "release-prefix-object-deleted";
-/// How long the API server is away: longer than the Lease counts.
+/// How long the API server is away: longer than the Lease is valid.
 const AWAY: Duration = Duration::from_secs(60);
 
-/// Waits until there is a namespace of the case, beside the run's own.
+/// Waits for a namespace of the case, besides the run's own.
 async fn until_the_case_begins(lab: &LabCluster) {
     let began = Instant::now();
     while namespaces(lab).await.len() < 2 {
@@ -45,7 +45,7 @@ async fn until_the_case_begins(lab: &LabCluster) {
     }
 }
 
-/// A run of [`LONG`] that loses its cluster by what is done meanwhile: what it says, and why its case is inconclusive.
+/// A run of [`LONG`] that loses its cluster meanwhile: its output, and why its case is inconclusive.
 async fn loses(kubeconfig: &Path, meanwhile: impl Future<Output = ()>) -> (String, String) {
     let out = tempfile::tempdir().unwrap();
     let filter = format!("^{LONG}$");
@@ -85,15 +85,15 @@ async fn a_case_is_inconclusive_under_which_the_lease_was_lost_and_the_others_na
     lab.down().await.unwrap();
 }
 
-/// What becomes of connections to an API server.
+/// What happens to connections to an API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Open,
-    /// They end, and there are no others: what a server that is killed leaves.
+    /// They are closed, and new ones are refused, as after the kill of a server.
     Cut,
 }
 
-/// Carries connections on to an API server as the way is, and a kubeconfig that leads there.
+/// Forwards connections to an API server according to `way`; returns a kubeconfig with the forwarding address.
 async fn way_to(lab: &LabCluster, way: watch::Receiver<Way>) -> NamedTempFile {
     let text = std::fs::read_to_string(lab.kubeconfig()).unwrap();
     let server = text.split("https://").nth(1).unwrap();
@@ -138,11 +138,11 @@ async fn carry(
             return;
         }
     }
-    // Whoever is first to close it ends it.
+    // Whichever side closes first ends the connection.
     let _ = to.shutdown().await;
 }
 
-/// A command about what runs have left.
+/// Runs `cleanup` or `heal`.
 async fn repair(command: &'static str, kubeconfig: &Path) -> Output {
     let mut plumbline = Command::new(env!("CARGO_BIN_EXE_plumbline"));
     plumbline.args([command, "--kubeconfig"]).arg(kubeconfig);
@@ -228,18 +228,18 @@ async fn a_run_that_is_ended_while_its_api_server_is_away_says_so_and_what_it_ha
         .await
         .unwrap();
     assert_eq!(status.code(), Some(130), "{said}");
-    // It can't know any more whether agents are as they were, and nobody is told less than that.
+    // The run can't know whether agents are as they were, and must report that.
     assert!(
         said.contains("`plumbline heal` with the kubeconfig does it"),
         "{said}"
     );
     assert!(namespaces(&lab).await.len() >= 2, "nobody could remove them");
 
-    // The API server is there for others all the time.
+    // The API server still answers other clients.
     let began = Instant::now();
     let healed = loop {
         let healed = repair("heal", lab.kubeconfig()).await;
-        // The run may have the cluster until its Lease has run out.
+        // The run holds the cluster until its Lease has expired.
         let is_held = String::from_utf8_lossy(&healed.stderr).contains("try again");
         if !is_held || began.elapsed() > LIMIT {
             break healed;

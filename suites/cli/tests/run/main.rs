@@ -1,4 +1,4 @@
-//! `plumbline run` as a program: what it says of runs that go wrong, and that nothing is left.
+//! `plumbline run` as a program: its output if runs go wrong, and that it leaves nothing.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -37,14 +37,14 @@ use support::{Run, lab_up, report, signal};
 use testing::patience::LIMIT;
 
 const CASE: &str = "clusterip-from-pod";
-/// The part of it that lasts until its limit with an agent that does nothing.
+/// The phase that lasts until its limit with an agent that does nothing.
 const PART: &str = ": the Service";
 
 fn none() -> Value {
     Value::Array(Vec::new())
 }
 
-/// Of a compressed file.
+/// Lines of a compressed file.
 fn lines(path: &Path) -> Vec<Value> {
     let mut all = Vec::new();
     let read = |line: &str| all.push(serde_json::from_str(line).unwrap());

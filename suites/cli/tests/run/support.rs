@@ -1,4 +1,4 @@
-//! A run of one case that is going on, to be disturbed.
+//! A running run of one case, to be disturbed.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use testing::patience::TIMES;
 
-/// A lab with the reference agent, which goes with the value.
+/// A lab with the reference agent, which is removed on drop.
 pub(crate) async fn lab_up(name: &str) -> LabCluster {
     let config = LabConfig {
         timeout_scale: TIMES,
@@ -37,22 +37,22 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// In a lab of its own, whose agent never touches a packet, so that the case waits long enough to be disturbed. It is
-    /// tried once, as in all of these runs whose options do not say otherwise.
+    /// Runs the case in a lab of its own, whose agent never touches a packet, so that the case waits long enough to be
+    /// disturbed. It has one try, like all of these runs unless options change that.
     pub(crate) fn with_an_idle_agent(case: &'static str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let target = ["--agent".to_owned(), idle_agent(folder.path())];
         Self::start(case, folder, &target)
     }
 
-    /// In a lab that is up; what the case waits for may take its time.
+    /// Runs the case in a running lab; its waits may take long.
     pub(crate) fn in_lab(case: &'static str, lab: &str) -> Self {
         let scale = TIMES.to_string();
         let options = ["--lab", lab, "--timeout-scale", &scale].map(str::to_owned);
         Self::start(case, tempfile::tempdir().unwrap(), &options)
     }
 
-    /// The same with other options, and every case that a filter matches: `case` is the first of them.
+    /// Runs every case that a filter in the options matches; `case` is the first of them.
     pub(crate) fn with_options(case: &'static str, out: TempDir, options: &[&str]) -> Self {
         let agent = idle_agent(out.path());
         let mut all = vec!["--agent".to_owned(), agent];
@@ -92,7 +92,7 @@ impl Run {
         }
     }
 
-    /// Reads what it says until a line contains this, and returns that line.
+    /// Reads output until a line contains this, and returns that line.
     pub(crate) fn until(&mut self, text: &str) -> String {
         let mut said = String::new();
         loop {
@@ -110,17 +110,17 @@ impl Run {
         self.started(["case", self.case])
     }
 
-    /// The process that is the lab.
+    /// The supervisor of the lab.
     pub(crate) fn supervisor(&self) -> u32 {
         self.started(["lab", "supervise"])
     }
 
-    /// The processes that are its labs.
+    /// The supervisors of the labs.
     pub(crate) fn supervisors(&self) -> Vec<u32> {
         self.children(["lab", "supervise"])
     }
 
-    /// The process that the run started with these arguments first.
+    /// The run's first child with these arguments.
     pub(crate) fn started(&self, arguments: [&str; 2]) -> u32 {
         let all = self.children(arguments);
         *all.first().expect("it has a process of its own")
@@ -137,13 +137,13 @@ impl Run {
         pids.filter(is_it).collect()
     }
 
-    /// Waits for its end: its status, and the only case of its report.
+    /// Waits for the end; returns the status and the only case of the report.
     pub(crate) fn end(self) -> (ExitStatus, Value) {
         let (status, case, _) = self.end_with_words();
         (status, case)
     }
 
-    /// The same, and what it said besides.
+    /// As [`Run::end`], with the remaining output.
     pub(crate) fn end_with_words(self) -> (ExitStatus, Value, String) {
         let (status, folder, said) = self.end_of_everything();
         let out = folder.path().join("out");
@@ -153,7 +153,7 @@ impl Run {
         (status, report(&out)["cases"][0].clone(), said)
     }
 
-    /// Waits for its end: its status, and its folder.
+    /// Waits for the end; returns the status and the folder.
     pub(crate) fn end_of_all(self) -> (ExitStatus, TempDir) {
         let (status, folder, _) = self.end_of_everything();
         (status, folder)
@@ -169,7 +169,7 @@ impl Run {
     }
 }
 
-/// Names of the labs that a run has, by its process.
+/// Names of the labs of a run, by its PID.
 pub(crate) fn labs(run: u32) -> Vec<String> {
     let folders = fs::read_dir("/run/plumbline").into_iter().flatten();
     let names = folders.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -208,7 +208,7 @@ fn parent(pid: u32) -> Option<u32> {
         .ok()
 }
 
-/// A report of a cluster names its agents where it was told which pods they are, and says so where it was not.
+/// The report of a cluster names its agents if a target names their pods, and otherwise states that they are unknown.
 pub(super) fn tells_what_ran(of_agents: &serde_json::Value, of_nobody: &serde_json::Value) {
     let software = &of_agents["cluster"]["software"];
     let agents = software["agents"].as_array().unwrap();

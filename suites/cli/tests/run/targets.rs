@@ -1,4 +1,4 @@
-//! Other people's implementations, unmodified, in the lab.
+//! Other projects' implementations, unmodified, in the lab.
 
 use std::{env, path::PathBuf, process::Command};
 
@@ -20,7 +20,7 @@ fn kube_proxy_by_nftables_passes_the_cases_of_a_cluster_ip() {
     kube_proxy("nftables", &["nft"]);
 }
 
-/// A short scenario, which has to be the same in both: what a longer one shows is for the nightly run.
+/// A short scenario without differences: longer ones are for the nightly run.
 #[test]
 fn the_reference_does_what_kube_proxy_does() {
     let folder = PathBuf::from(env::var_os(KUBERNETES).unwrap_or_default());

@@ -1,4 +1,4 @@
-//! The accounts that pods of a run have, where Kubernetes' own API server minds them.
+//! ServiceAccounts of a run's pods, with Kubernetes' own API server, which requires them.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use super::{
     rights::{NODE, furnish, others, typed},
 };
 
-/// How late the controller is: later than a run that goes on at once.
+/// Delay of the controller: longer than a run that does not wait takes.
 const LATE: Duration = Duration::from_secs(2);
 
-/// What the controller does that makes a namespace's account.
+/// The controller that makes a namespace's account.
 async fn accounts(admin: Client) {
     let all: Api<Namespace> = Api::all(admin.clone());
     loop {
@@ -31,7 +31,7 @@ async fn accounts(admin: Client) {
         for namespace in seen {
             let of: Api<ServiceAccount> = Api::namespaced(admin.clone(), &namespace.name_any());
             let account = typed(json!({"metadata": {"name": "default"}}));
-            // It may be there, or its namespace gone.
+            // The account may exist, or its namespace may be deleted.
             let _: Result<ServiceAccount, _> = of.create(&PostParams::default(), &account).await;
         }
     }
@@ -59,7 +59,7 @@ async fn pods_of_a_run_wait_for_the_account_of_their_namespace_and_have_no_token
         assert_eq!(spec.service_account_name.as_deref(), Some("default"));
         assert_eq!(spec.automount_service_account_token, Some(false));
         assert_eq!(spec.volumes.unwrap_or_default(), [], "no token");
-        // The namespace's own account goes with it: no other was made.
+        // Only the namespace's own account exists, and is deleted with it.
         let of: Api<ServiceAccount> = Api::all(admin.clone());
         let labelled = ListParams::default().labels(cluster::RUN_LABEL);
         assert_eq!(of.list(&labelled).await.unwrap().items, []);

@@ -1,4 +1,4 @@
-//! Agents that are stopped and started, in an API server that grants nothing but what `plumbline rbac` prints.
+//! Agents are stopped and started, with an API server that grants only what `plumbline rbac` prints.
 
 use cluster::{Capability, RUN_LABEL, Stop};
 use existing::{Agents, KubernetesCluster, Options, Own, give_back};
@@ -14,8 +14,8 @@ use serde_json::json;
 
 use super::rights::{LOOK, NODE, TEAM, typed};
 
-/// An agent is stopped and started, and its DaemonSet is as it was afterwards: with the rights that are printed, and what a
-/// DaemonSet's controller and a kubelet would do.
+/// An agent is stopped and started, and its DaemonSet is as before: with the printed permissions, and with the actions
+/// of a DaemonSet controller and a kubelet.
 pub(super) async fn agents_are_stopped_and_given_back(admin: &Client, options: &Options) {
     let params = PostParams::default();
     let sets: Api<DaemonSet> = Api::namespaced(admin.clone(), TEAM);
@@ -96,7 +96,7 @@ pub(super) async fn agents_are_stopped_and_given_back(admin: &Client, options: &
     let (started, ()) = tokio::join!(agents.start(NODE, None), kubelet);
     started.unwrap();
 
-    // A run that was killed had stopped it again.
+    // A killed run had stopped it again.
     let stopped = Patch::Merge(json!({"metadata": {"labels": {RUN_LABEL: options.run}}}));
     nodes
         .patch(NODE, &PatchParams::default(), &stopped)

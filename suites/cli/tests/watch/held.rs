@@ -1,4 +1,5 @@
-//! A run's hold of a cluster before Kubernetes' own API server: begun and broken off, seen by others, lost, left for `heal`.
+//! A run's hold of a cluster with Kubernetes' own API server: begun and interrupted, seen by others, lost, left for
+//! `heal`.
 
 use std::{
     collections::BTreeSet,
@@ -45,7 +46,7 @@ use super::{
 pub(super) const NAMESPACE: &str = "plumbline-run";
 const SECOND: &str = "n2";
 
-/// An API server, what an administrator has of it, and the file that says so.
+/// An API server, its administrator's client, and that client's kubeconfig.
 async fn plane() -> Option<(ControlPlane, Client, NamedTempFile)> {
     let mut plane = ControlPlane::start_or_skip()?;
     plane.up().await;
@@ -95,7 +96,7 @@ pub(super) async fn namespaces(admin: &Client) -> Vec<String> {
         .collect()
 }
 
-/// The namespace controller and a policy that copies Secrets alone: pods never run.
+/// Only the namespace controller and a policy that copies Secrets: pods never run.
 async fn ends(admin: Client) {
     loop {
         end(&admin).await;
@@ -232,7 +233,7 @@ async fn runs_in_other_namespaces_are_seen_and_a_lease_is_lost_to_another_holder
         .await
         .unwrap();
 
-    // One that stops agents disturbs those, too, that have but one namespace.
+    // A run that stops agents disturbs runs with a single namespace, too.
     let fourth = take(of(Tier::Node, "plumbline-node", "run-5-five"), &never).await;
     let said = fourth.unwrap_err().to_string();
     assert!(said.contains("run-3-three of somebody"), "{said}");
@@ -244,7 +245,7 @@ async fn runs_in_other_namespaces_are_seen_and_a_lease_is_lost_to_another_holder
 async fn second_node(admin: &Client, ready: &str) {
     let nodes: Api<Node> = Api::all(admin.clone());
     let node = typed(json!({"metadata": {"name": SECOND}}));
-    // It may be there.
+    // The node may exist.
     let _: Result<Node, _> = nodes.create(&PostParams::default(), &node).await;
     let status = json!({"status": {
         "addresses": [{"type": "InternalIP", "address": "10.0.0.2"}],
@@ -278,7 +279,7 @@ async fn what_a_killed_run_says_of_nodes_stays_until_all_of_them_are_healed() {
     assert_eq!(nodes().await, Some(both.clone()));
     second_node(&admin, "False").await;
 
-    // Broken off before its pods run.
+    // Interrupted before its pods run.
     let ending = tokio::spawn(ends(admin.clone()));
     old(&admin).await;
     let interrupted = CancellationToken::new();
@@ -313,8 +314,7 @@ async fn what_a_killed_run_says_of_nodes_stays_until_all_of_them_are_healed() {
     all.abort();
 }
 
-/// As one looks that has not been renewed for long, of a holder that renews every second: whoever wants it need not be told that it
-/// is new, and watches it for no longer.
+/// Makes the Lease look long expired, with a holder that renews every second, so that waiting for its expiry is short.
 async fn old(admin: &Client) {
     let leases: Api<Lease> = Api::namespaced(admin.clone(), NAMESPACE);
     let old = json!({"spec": {"renewTime": "2020-01-01T00:00:00.000000Z", "leaseDurationSeconds": 1}});
@@ -324,10 +324,10 @@ async fn old(admin: &Client) {
         .unwrap();
 }
 
-/// A name that nobody can resolve but the proxy.
+/// A name that only the proxy can resolve.
 const BEHIND: &str = "kube.invalid";
 
-/// Takes connections on to the server behind it (CONNECT of RFC 9110); returns its port, and how many there were.
+/// Forwards connections to the server behind it (CONNECT of RFC 9110); returns its port, and their number.
 async fn proxy() -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -347,7 +347,7 @@ async fn proxy() -> (u16, Arc<AtomicUsize>) {
                 let mut to = TcpStream::connect(target).await.unwrap();
                 taken.fetch_add(1, Ordering::Relaxed);
                 from.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
-                // Whoever is first to close it ends it.
+                // Whichever side closes first ends the connection.
                 let _ = copy_bidirectional(&mut from, &mut to).await;
             });
         }
@@ -380,7 +380,7 @@ async fn what_killed_runs_have_left_is_removed_by_the_kubeconfig_of_the_environm
             .output()
             .unwrap()
     };
-    // The names of exceptions are the server's, not the proxy's.
+    // NO_PROXY matches the server's name, not the proxy's.
     let (healed, cleaned) = tokio::task::spawn_blocking(move || (run("heal"), run("cleanup")))
         .await
         .unwrap();

@@ -1,4 +1,4 @@
-//! Kubernetes' own API server over etcd, on free ports of loopback.
+//! Kubernetes' own API server over etcd, on free ports of the loopback device.
 
 use std::{
     env,
@@ -18,12 +18,12 @@ use lab::KUBERNETES;
 use tempfile::TempDir;
 use testing::patience::LIMIT;
 
-/// What must be in the folder.
+/// Required programs in the folder.
 const PROGRAMS: [&str; 2] = ["etcd", "kube-apiserver"];
 const LOOK: Duration = Duration::from_millis(100);
-/// A user who may do everything; tokens are names.
+/// A user with all permissions; tokens are names.
 const ADMIN: &str = "admin";
-/// One who may do what everybody may, and what a test grants.
+/// A user with default permissions, and those that a test grants.
 pub(crate) const LEAST: &str = "least";
 
 /// etcd and an API server.
@@ -31,19 +31,19 @@ pub(crate) struct ControlPlane {
     programs: PathBuf,
     folder: TempDir,
     ports: [u16; 3],
-    /// Whether pods need an account that is there.
+    /// Whether pods need an existing ServiceAccount.
     accounts: bool,
     etcd: Child,
     api_server: Child,
 }
 
 impl ControlPlane {
-    /// Nothing, on record, where there are no programs.
+    /// `None`, with a record, if the programs are missing.
     pub(crate) fn start_or_skip() -> Option<Self> {
         Self::start(false)
     }
 
-    /// The same; as in most clusters, pods are refused until their namespace has the account that they run as.
+    /// As in most clusters, pods are refused until their namespace has the account that they run as.
     pub(crate) fn with_accounts_or_skip() -> Option<Self> {
         Self::start(true)
     }
@@ -94,7 +94,7 @@ impl ControlPlane {
         })
     }
 
-    /// The administrator's.
+    /// The administrator's kubeconfig.
     pub(crate) fn kubeconfig(&self) -> String {
         self.kubeconfig_of(ADMIN)
     }
@@ -108,7 +108,7 @@ impl ControlPlane {
         )
     }
 
-    /// Returns when the namespace of the test is there.
+    /// Returns when the namespace of the test exists.
     pub(crate) async fn up(&mut self) {
         let began = Instant::now();
         loop {
@@ -134,7 +134,7 @@ impl ControlPlane {
     }
 }
 
-/// A client by the text of a kubeconfig.
+/// A client for the text of a kubeconfig.
 pub(crate) async fn client(kubeconfig: &str) -> Client {
     let config = Kubeconfig::from_yaml(kubeconfig).unwrap();
     let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
@@ -144,7 +144,7 @@ pub(crate) async fn client(kubeconfig: &str) -> Client {
 impl Drop for ControlPlane {
     fn drop(&mut self) {
         for child in [&mut self.api_server, &mut self.etcd] {
-            // Ended already, if it could not start.
+            // The child may have failed to start.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -171,7 +171,7 @@ fn api_server(programs: &std::path::Path, folder: &TempDir, ports: [u16; 3], acc
             format!("--token-auth-file={}", at("tokens")),
             "--authorization-mode=RBAC".to_owned(),
             "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
-            // As kubeadm and others have it: the flag's default is false.
+            // As kubeadm and others configure it: the flag's default is false.
             "--allow-privileged=true".to_owned(),
             format!("--{plugin}-admission-plugins=ServiceAccount"),
         ],

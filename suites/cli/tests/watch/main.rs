@@ -1,4 +1,4 @@
-//! `plumbline watch` as a program, before the lab's API server with faults and before Kubernetes' own.
+//! `plumbline watch` as a program, with the lab's API server and its faults, and with Kubernetes' own.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 
 use watching::Watching;
 
-/// A Service `t` and its slice, and what is done to them.
+/// A Service `t` and its slice, and their changes.
 struct Objects {
     services: Api<Service>,
     slices: Api<EndpointSlice>,
@@ -86,7 +86,7 @@ impl Objects {
             .unwrap();
     }
 
-    /// What every API server must show, from nothing to an annotation.
+    /// Changes that every API server must show, from creation to an annotation.
     async fn story(&self, watching: &mut Watching) {
         watching.until("list-ends", "Service", "listed: 0 objects").await;
         watching
@@ -105,7 +105,7 @@ impl Objects {
         let emptied = watching
             .until("modified", "EndpointSlice", "endpoint 10.1.0.1 is gone")
             .await;
-        // Go keeps an empty list of this field as null.
+        // Go encodes an empty list of this field as null.
         let expected = json!(["endpoint 10.1.0.1 is gone", "endpoints is null"]);
         assert_eq!(emptied["changes"], expected, "{emptied}");
         self.annotate("a").await;
@@ -131,7 +131,7 @@ struct Server {
 
 impl Server {
     fn new() -> Self {
-        // Two TLS providers are among the dependencies.
+        // There are two TLS providers among the dependencies.
         let _already_chosen = rustls::crypto::ring::default_provider().install_default();
         let advertise = vec!["10.77.0.1".parse().unwrap()];
         let config = Config::new(vec!["10.96.0.0/16".parse().unwrap()], advertise, 6443);
@@ -144,7 +144,7 @@ impl Server {
         }
     }
 
-    /// Starts one, at the port of the last.
+    /// Starts a server at the port of the last one.
     fn start(&mut self) -> Replica {
         let listener = TcpListener::bind(("127.0.0.1", self.port)).expect("a port");
         self.port = listener.local_addr().unwrap().port();
@@ -188,7 +188,7 @@ async fn everything_is_told_through_cuts_lost_events_and_an_api_server_that_is_a
         .until("modified", "Service", "metadata.annotations.note is b, was a")
         .await;
 
-    // Both watches are there again.
+    // Both watches are open again.
     objects.endpoints(&["10.1.0.9"]).await;
     watching
         .until("modified", "EndpointSlice", "endpoint 10.1.0.9 is there")
@@ -211,7 +211,7 @@ async fn everything_is_told_through_cuts_lost_events_and_an_api_server_that_is_a
         "two writes, seen as one: {missed}"
     );
 
-    // Both watches are there again.
+    // Both watches are open again.
     objects.endpoints(&["10.1.0.2"]).await;
     watching
         .until("modified", "EndpointSlice", "endpoint 10.1.0.3 is gone")

@@ -1,4 +1,4 @@
-//! The rights that `plumbline rbac` prints, in an API server that grants nothing else.
+//! The permissions that `plumbline rbac` prints, with an API server that grants nothing else.
 
 use std::{
     net::IpAddr,
@@ -32,9 +32,9 @@ pub(super) use testing::patience::LIMIT;
 pub(super) const LOOK: Duration = Duration::from_millis(100);
 /// The only node.
 pub(super) const NODE: &str = "n1";
-/// The Secret by which nodes pull images.
+/// The Secret with which nodes pull images.
 pub(super) const SECRET: &str = "registry";
-/// A namespace that no run has made.
+/// A namespace that no run makes.
 pub(super) const TEAM: &str = "team";
 
 pub(super) fn typed<T: serde::de::DeserializeOwned>(object: Value) -> T {
@@ -51,7 +51,7 @@ fn printed(tier: Tier) -> Value {
     serde_saphyr::from_str(&String::from_utf8(output.stdout).unwrap()).unwrap()
 }
 
-/// What an administrator does: a role, for the user of the test.
+/// Creates the role for the user of the test, as an administrator does.
 async fn grant(admin: &Client, role: &Value) {
     let params = PostParams::default();
     let kind = role["kind"].as_str().unwrap();
@@ -75,7 +75,7 @@ async fn grant(admin: &Client, role: &Value) {
     }
 }
 
-/// A node, and a namespace that is the administrator's.
+/// Creates a node and a namespace, as the administrator.
 pub(super) async fn furnish(admin: &Client) {
     let params = PostParams::default();
     let namespaces: Api<Namespace> = Api::all(admin.clone());
@@ -94,8 +94,8 @@ pub(super) async fn furnish(admin: &Client) {
         .unwrap();
 }
 
-/// What scheduler, kubelet and the namespace controller would do: one pod of those that name no node gets the only one, pods
-/// there are Ready, and namespaces that are deleted go.
+/// Acts as scheduler, kubelet and namespace controller: one pod of those without a node gets the only node, its pods
+/// become Ready, and deleted namespaces end.
 pub(super) async fn others(admin: Client) {
     let pods: Api<Pod> = Api::all(admin.clone());
     loop {
@@ -118,7 +118,7 @@ pub(super) async fn others(admin: Client) {
                 json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
                                        "message": "0/1 nodes are available"}]})
             };
-            // It may be gone meanwhile.
+            // It may be deleted meanwhile.
             let _ = of
                 .patch_status(&name, &params, &Patch::Merge(json!({ "status": status })))
                 .await;
@@ -129,7 +129,7 @@ pub(super) async fn others(admin: Client) {
     }
 }
 
-/// What a policy does that copies the Secret by which nodes pull images.
+/// Acts as a policy that copies the Secret with which nodes pull images.
 pub(super) async fn copy_secrets(admin: &Client) {
     let namespaces: Api<Namespace> = Api::all(admin.clone());
     let of_runs = ListParams::default().labels(RUN_LABEL);
@@ -138,18 +138,18 @@ pub(super) async fn copy_secrets(admin: &Client) {
     for namespace in own.iter().map(kube::ResourceExt::name_any).chain(others) {
         let secrets: Api<Secret> = Api::namespaced(admin.clone(), &namespace);
         let secret = typed(json!({"metadata": {"name": SECRET}}));
-        // It may be there, or its namespace gone.
+        // The Secret may exist, or its namespace may be deleted.
         let _: Result<Secret, _> = secrets.create(&PostParams::default(), &secret).await;
     }
 }
 
-/// Ends namespaces that are to go.
+/// Ends deleted namespaces.
 pub(super) async fn end(admin: &Client) {
     let namespaces: Api<Namespace> = Api::all(admin.clone());
     for mut namespace in namespaces.list(&ListParams::default()).await.unwrap() {
         if namespace.metadata.deletion_timestamp.is_some() {
             let name = namespace.name_any();
-            // What is in it goes with it; of that, others look for Leases.
+            // Their contents are deleted with them; other processes look only for Leases.
             let leases: Api<Lease> = Api::namespaced(admin.clone(), &name);
             let all = ListParams::default();
             let _ = leases.delete_collection(&DeleteParams::default(), &all).await;
@@ -161,7 +161,8 @@ pub(super) async fn end(admin: &Client) {
     }
 }
 
-/// Looks at the cluster until that ends as expected: an API server learns of roles a moment after they are written.
+/// Surveys the cluster until the result is the expected one: an API server applies roles slightly later than they are
+/// written.
 async fn survey_until(
     options: &Options,
     expected: impl Fn(&Result<KubernetesCluster, KubernetesError>) -> bool,
@@ -177,8 +178,8 @@ async fn survey_until(
     }
 }
 
-/// How many rights a run needs of those that a role gives: how many lack without it. ConfigMaps are read for reports, and a run
-/// that may not does without.
+/// Number of permissions in a role that a run requires, each of which is reported if missing. ConfigMaps are only read
+/// for reports, and are optional.
 fn rights(role: &Value) -> usize {
     let count = |rule: &Value| {
         let resources = rule["resources"].as_array().unwrap();
@@ -223,7 +224,7 @@ async fn the_printed_roles_are_enough_and_what_lacks_of_them_is_named() {
     others.abort();
 }
 
-/// The strictest of the Pod Security Standards holds in the namespace, or none.
+/// Applies the strictest of the Pod Security Standards to the namespace, or none.
 async fn pods_are_restricted(admin: &Client, standard: Option<&str>) {
     let label = json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": standard}}});
     let namespaces: Api<Namespace> = Api::all(admin.clone());
@@ -233,7 +234,7 @@ async fn pods_are_restricted(admin: &Client, standard: Option<&str>) {
         .unwrap();
 }
 
-/// With rights in a namespace only, nodes are found by pods, and the namespace stays with nothing in it.
+/// With permissions in one namespace only, nodes are found by pods, and the namespace stays, empty.
 async fn one_namespace(admin: &Client, options: &Options) {
     let role = printed(options.tier);
     pods_are_restricted(admin, Some("restricted")).await;
@@ -269,7 +270,7 @@ async fn one_namespace(admin: &Client, options: &Options) {
     pods_are_restricted(admin, None).await;
 }
 
-/// The agents of a target are found by its labels, or named if they are not there; each start of one is seen.
+/// The agents of a target are found by its labels, or named as missing; each start of one is recorded.
 async fn agents_are_seen(admin: &Client, options: &Options) {
     let mut options = options.clone();
     options.tested.agents = Some(Agents {
@@ -319,10 +320,10 @@ async fn agents_are_seen(admin: &Client, options: &Options) {
     }
 }
 
-/// The role of the whole cluster; without one right of it, that is named.
+/// The role of the whole cluster: without one of its permissions, the error names that permission.
 async fn own_namespaces(admin: &Client, options: &Options) {
     let role = printed(options.tier);
-    // What it may in one namespace it may not everywhere.
+    // A permission in one namespace is not enough for all of them.
     drop(survey_until(options, |found| lacks(found, rights(&role))).await);
     grant(admin, &role).await;
     let cluster = survey_until(options, Result::is_ok).await.unwrap();
@@ -330,7 +331,7 @@ async fn own_namespaces(admin: &Client, options: &Options) {
         .await
         .unwrap();
     guard.release().await.unwrap();
-    // What is on nodes is asked there, where there are some.
+    // Checks on nodes need real nodes, which this API server lacks.
     let mut seen = options.clone();
     seen.tier = Tier::Api;
     agents_are_seen(admin, &seen).await;

@@ -1,4 +1,4 @@
-//! Secrets by which nodes pull the image, which nobody has put where the run needs them.
+//! Secrets with which nodes pull the image, missing where the run needs them.
 
 use std::{
     process::Command,
@@ -77,7 +77,7 @@ async fn a_pull_secret_that_is_not_there_is_named_before_a_pod_is_made_and_one_t
     guard.release().await.unwrap();
     let own = options(kubeconfig.path(), Tier::Api, NAMESPACE, "run-2-api");
     let later = async {
-        // Its namespace is there by then.
+        // Its namespace exists by then.
         sleep(Duration::from_secs(2)).await;
         copy_secrets(&admin).await;
         let pods: Api<Pod> = Api::namespaced(admin.clone(), NAMESPACE);

@@ -1,4 +1,4 @@
-//! A `plumbline watch` that is going on.
+//! A running `plumbline watch`.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use testing::patience::LIMIT;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// The program, and its lines as they come.
+/// The program, and its output lines.
 pub(crate) struct Watching {
     child: Child,
     lines: UnboundedReceiver<String>,
@@ -36,7 +36,7 @@ impl Watching {
             .unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = unbounded_channel();
-        // Ends with the program, or with the test.
+        // Ends with the program or the test.
         std::thread::spawn(move || {
             for line in stdout.lines().map_while(Result::ok) {
                 if sender.send(line).is_err() {
@@ -52,7 +52,7 @@ impl Watching {
         }
     }
 
-    /// Reads until an event of this kind has a change that contains this. An event that was read is not seen again.
+    /// Reads until an event of this kind has a change that contains this. Each event is returned once.
     pub(crate) async fn until(&mut self, event: &str, kind: &str, part: &str) -> Value {
         let is_it = |line: &str| -> Option<Value> {
             let value: Value = serde_json::from_str(line).expect("a line is JSON");
@@ -61,7 +61,7 @@ impl Watching {
                 value["event"] == event && value["kind"] == kind && changes.any(|one| one.contains(part));
             found.then_some(value)
         };
-        // The two kinds come by themselves: one may have been seen while the other was waited for.
+        // The two kinds arrive independently: an event may have been read while waiting for another.
         if let Some(at) = self.seen.iter().position(|line| is_it(line).is_some()) {
             let line = self.seen.remove(at);
             return is_it(&line).expect("found");
@@ -81,7 +81,7 @@ impl Watching {
         }
     }
 
-    /// Interrupts it, which is an orderly end.
+    /// Interrupts the program, which then exits in order.
     pub(crate) fn end(mut self) {
         kill(
             Pid::from_raw(i32::try_from(self.child.id()).unwrap()),
@@ -91,7 +91,7 @@ impl Watching {
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
     }
 
-    /// Waits for its end: exit code, and what it said.
+    /// Waits for the end; returns exit code and output.
     pub(crate) fn ended(mut self) -> (Option<i32>, String) {
         let mut said = String::new();
         self.child
@@ -106,7 +106,7 @@ impl Watching {
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        // Ended already, if the test has come to its end.
+        // The program may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

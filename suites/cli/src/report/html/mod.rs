@@ -1,6 +1,6 @@
-//! report.html: one file for people, which needs no network, reads on a phone, in the dark and on paper.
+//! report.html: one file that needs no network and suits phones, dark mode and paper.
 //!
-//! `timeline.rs`: what the clients saw, as pictures. `style.css`: how it looks.
+//! `timeline.rs`: charts of what the clients saw. `style.css`: the style.
 mod timeline;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -122,7 +122,7 @@ fn environment(report: &Report) -> Markup {
     }
 }
 
-/// How agents were called.
+/// How agents were configured.
 fn configuration(report: &Report) -> Markup {
     let configured = |agent: &&AgentSoftware| !agent.arguments.is_empty() || !agent.environment.is_empty();
     html! {
@@ -175,7 +175,7 @@ fn axes(case: &Case) -> Markup {
     }
 }
 
-/// Verdicts are told apart without their colour, too.
+/// A sign that distinguishes verdicts without colour.
 fn sign(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Pass => "✓",
@@ -192,7 +192,7 @@ fn mark_of(case: &Case) -> Markup {
 fn details(case: &Case) -> Markup {
     let (passed, all) = case.passed_axes();
     html! {
-        details id=(case.id) open[case.is_told()] {
+        details id=(case.id) open[case.has_details()] {
             summary {
                 (mark_of(case)) " " strong { (case.id) } " "
                 span class="soft small" {
@@ -226,7 +226,7 @@ fn details(case: &Case) -> Markup {
     }
 }
 
-/// To a folder beside the report; whatever it is called, it is no address of elsewhere.
+/// Link to a folder beside the report; a folder name is never taken for an absolute URL.
 fn link(folder: &str) -> Markup {
     html! { a href={ "./" (folder) "/" } { code { (folder) } } }
 }

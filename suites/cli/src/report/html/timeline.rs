@@ -1,7 +1,7 @@
-//! What the clients saw, as pictures: a strip for each client and target, with faults as lines through all of them.
+//! Charts of what the clients saw: a strip for each client and target, with faults as lines through all strips.
 //!
-//! Each outcome has a colour and a height, so that it is told apart without colours: answers are full, refusals half,
-//! silence is low. A strip has no text, so that it may be stretched to any width.
+//! Each outcome has a colour and a height, to be readable without colours: answers are full, refusals half, silence is
+//! low. A strip has no text, so that it can be stretched to any width.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use maud::{Markup, html};
 use super::super::timeline::{Lane, Mark, MarkKind, Span, Timeline};
 use crate::count::counted;
 
-/// Marks closer than this, in parts of the whole width, are put below each other.
+/// Marks closer than this, as a part of the width, are put below each other.
 const CLOSE: f64 = 0.045;
-/// Rows that marks are put into.
+/// Rows for marks.
 const ROWS: usize = 3;
-/// Width of a strip in its own units; its height is 16.
+/// Width of a strip in its own units; the height is 16.
 const WIDTH: f64 = 1000.0;
 
-/// All of a case's strips.
+/// All strips of a case.
 pub(super) fn render(id: &str, timeline: &Timeline) -> Markup {
     let totals = totals(timeline);
     let classes = classes(&totals);
@@ -52,7 +52,7 @@ pub(super) fn render(id: &str, timeline: &Timeline) -> Markup {
     }
 }
 
-/// Every outcome, and how many attempts ended so.
+/// The number of attempts with each outcome.
 fn totals(timeline: &Timeline) -> BTreeMap<&str, u32> {
     let mut totals = BTreeMap::new();
     for span in timeline.lanes.iter().flat_map(|lane| &lane.spans) {
@@ -63,7 +63,7 @@ fn totals(timeline: &Timeline) -> BTreeMap<&str, u32> {
     totals
 }
 
-/// A class of the style sheet for each outcome: backends that answer have one each, whatever the port.
+/// The CSS class of each outcome: each backend that answers has one, whatever the port.
 fn classes<'a>(totals: &BTreeMap<&'a str, u32>) -> BTreeMap<&'a str, &'static str> {
     let mut left = ["a0", "a1", "a2", "a3", "a4", "a5"].into_iter();
     let mut backends: BTreeMap<&str, &'static str> = BTreeMap::new();
@@ -90,7 +90,7 @@ fn classes<'a>(totals: &BTreeMap<&'a str, u32>) -> BTreeMap<&'a str, &'static st
         .collect()
 }
 
-/// How high an outcome that is alone is drawn, of 16.
+/// Height of the bar of a single outcome, of 16.
 fn height(class: &str) -> f64 {
     match class {
         "refused" => 9.0,
@@ -115,7 +115,7 @@ fn ruler(timeline: &Timeline) -> Markup {
     let mut places = Vec::new();
     for (number, mark) in (1..).zip(&timeline.marks) {
         let at = (mark.at / timeline.seconds).clamp(0.0, 1.0);
-        // Where there is no room in any row they stand in the last, and the list below has them all.
+        // Marks without room in any row are put in the last one; the list below has them all.
         let row = last
             .iter()
             .position(|before| at - before > CLOSE)
@@ -142,7 +142,7 @@ fn class_of(mark: &Mark) -> &'static str {
     }
 }
 
-/// Lines through all strips, which are drawn once and used by each: there are many of both.
+/// Lines through all strips, drawn once and referenced by each strip, since there are many of both.
 fn lines(id: &str, timeline: &Timeline) -> Markup {
     html! {
         svg class="unseen" aria-hidden="true" {
@@ -157,7 +157,7 @@ fn lines(id: &str, timeline: &Timeline) -> Markup {
     }
 }
 
-/// Where a time is in a strip.
+/// Position of a time in a strip.
 fn x(seconds: f64, timeline: &Timeline) -> f64 {
     round((seconds / timeline.seconds).clamp(0.0, 1.0) * WIDTH)
 }
@@ -174,7 +174,7 @@ fn strip(id: &str, lane: &Lane, timeline: &Timeline, classes: &BTreeMap<&str, &'
     }
 }
 
-/// One bar, or one for each outcome on top of each other, as high as their shares.
+/// One bar, or a stack of bars whose heights are the shares of the outcomes.
 fn bars(span: &Span, from: f64, to: f64, classes: &BTreeMap<&str, &'static str>) -> Markup {
     let total: u32 = span.outcomes.values().sum();
     let mut bars = Vec::new();
@@ -205,7 +205,7 @@ fn bars(span: &Span, from: f64, to: f64, classes: &BTreeMap<&str, &'static str>)
     }
 }
 
-/// The whole strip in words, for those who do not see it.
+/// Text of the whole strip, for screen readers.
 fn spoken(lane: &Lane) -> String {
     let mut totals: BTreeMap<&str, u32> = BTreeMap::new();
     for (outcome, count) in lane.spans.iter().flat_map(|span| &span.outcomes) {

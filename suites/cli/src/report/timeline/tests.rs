@@ -1,4 +1,4 @@
-//! Timelines of histories that are made up.
+//! Timelines of made-up histories.
 
 use std::{fs, io::Write as _};
 
@@ -21,7 +21,7 @@ fn write(file: &Path, lines: &[String]) {
     file.finish().unwrap();
 }
 
-/// Of a history, and of attempts if they were kept.
+/// The timeline of a history, with attempts if they were kept.
 fn timeline(events: &[String], attempts: Option<&[String]>) -> Option<Timeline> {
     let folder = tempfile::tempdir().unwrap();
     write(&folder.path().join(HISTORY), events);
@@ -38,7 +38,7 @@ fn phase(second: u64, name: &str) -> String {
     )
 }
 
-/// What came of attempts of a phase.
+/// A line of counted attempts of a phase.
 fn counted(client: &str, seconds: [u64; 2], outcomes: &str) -> String {
     let [first, last] = seconds.map(|second| second * 1_000_000);
     format!(
@@ -55,7 +55,7 @@ fn what_one_client_saw_is_one_lane_and_what_stays_the_same_is_one_span() {
         phase(0, "control"),
         r#"{"time_us":1000000,"event":"fault","what":"the agent of node1 is killed"}"#.to_owned(),
         r#"{"time_us":1000000,"event":"seen","kind":"Service","object":{}}"#.to_owned(),
-        // Counted, and kept one by one: not shown twice.
+        // Attempts that were both counted and kept are not shown twice.
         counted(
             "pod@node1",
             [0, 160],
@@ -63,7 +63,7 @@ fn what_one_client_saw_is_one_lane_and_what_stays_the_same_is_one_span() {
         ),
     ];
     let mut lines = Vec::new();
-    // Four attempts in each second: in every column at least one.
+    // Four attempts in each second: at least one in every column.
     for quarter in 0..=640 {
         let outcome = if quarter < 320 { REFUSED } else { SILENT };
         let line = attempt(0, "pod@node1", outcome);

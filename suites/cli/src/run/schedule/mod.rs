@@ -1,21 +1,21 @@
-//! Labs and cases side by side: disruptive cases have a lab each, all others share one.
+//! Concurrent labs and cases: each disruptive case has a lab of its own, all others share one.
 //!
-//! A disruptive case meets a lab that nobody has used, and nobody uses its lab after it: what it leaves (programs, pins,
-//! agents that back off) is what the next must not meet, and a new lab is up in a fraction of a second. A shared lab that
-//! has died is replaced; what was in it has shown nothing.
+//! A disruptive case gets a fresh lab, which is not used again: programs, pins and backing-off agents that it leaves
+//! must not meet the next case, and a new lab starts in a fraction of a second. A shared lab that has died is replaced;
+//! the cases in it are inconclusive.
 //!
-//! A cluster that is there can't be made anew: all share it, and disruptive cases follow when the others have ended. One that
-//! needs a single node has one for itself ([`Site::parts`]), as what it disturbs is that node, and others have the other nodes
-//! meanwhile; one that needs several has them all.
+//! An existing cluster can't be replaced: all cases share it, and disruptive ones follow when the others have ended. A
+//! disruptive case that needs a single node has one exclusively ([`Site::parts`]), since it disturbs only that node,
+//! while others use the other nodes. One that needs several nodes has all of them.
 //!
-//! The first case in the order begins whose lab may be there: up to [`Settings::always`] at once, and one more each time that
-//! the machine has room ([`Site::room`]), as cases wait for most of their time. Bounds: [`Settings::jobs`] cases and
-//! [`Settings::labs`] labs at once, and no more labs in all than cases, as a shared one is replaced only after a case that
-//! ran in it. While cases wait that share a lab, one of the labs is kept for them.
+//! The first case in the order begins whose lab is available: up to [`Settings::always`] at once, and one more each
+//! time that the machine has room ([`Site::room`]), because cases mostly wait. Bounds: [`Settings::jobs`] cases and
+//! [`Settings::labs`] labs at once, and no more labs in all than cases, since a shared lab is replaced only after a
+//! case ran in it. While cases wait for a shared lab, one of the labs is reserved for them.
 //!
-//! A case that is inconclusive begins once more after those that wait for such a lab, within the bounds of `tries.rs`: alone, or
-//! where the machine has room. One under way while the API server was away ([`Site::absences`]) begins again beside others: it was
-//! not the machine that was busy.
+//! An inconclusive case begins once more after the cases that wait for such a lab, within the bounds of `tries.rs`:
+//! alone, or when the machine has room. A case that ran while the API server was away ([`Site::absences`]) begins again
+//! beside others, because the machine's load was not the cause.
 mod order;
 mod state;
 #[cfg(test)]
@@ -40,78 +40,79 @@ use super::{
     select::Selection,
 };
 
-/// Where labs come from and what runs a case in one: a trait, so that the schedule can be tested without any.
+/// Makes labs and runs cases in them: a trait, so that the schedule can be tested without labs.
 pub(super) trait Site {
-    /// A lab that is up.
+    /// A running lab.
     type Lab: 'static;
 
-    /// Its name, for people.
+    /// The lab's name for output.
     fn name<'a>(&self, lab: &'a Self::Lab) -> &'a str;
 
-    /// One that nothing has run in.
+    /// Makes an unused lab.
     fn make(&self) -> impl Future<Output = anyhow::Result<Self::Lab>>;
 
-    /// Runs a case in it to its end, whatever that is; it begins when the API server is there.
+    /// Runs a case in a lab to its end, whatever the end is; waits until the API server answers.
     fn run(&self, lab: &Self::Lab, case: Case, line: &Line<'_>) -> impl Future<Output = CaseReport>;
 
-    /// How often its API server has gone away so far by itself, not by what a case has done.
+    /// How often the lab's API server has gone away so far, not counting the effects of cases.
     fn absences(&self, lab: &Self::Lab) -> u64;
 
-    /// Whether it is still there.
+    /// Whether the lab still works.
     fn is_intact(&self, lab: &Self::Lab) -> impl Future<Output = bool>;
 
-    /// Returns when there is room for one more case beside those that are under way.
+    /// Returns when there is room for one more case beside the running ones.
     fn room(&self) -> impl Future<Output = ()>;
 
-    /// In how many parts it can be used: as many as its nodes, where disruptive cases that need one node have one each, side by side.
+    /// Number of parts of the lab: as many as its nodes, where disruptive cases that need one node run concurrently on
+    /// one node each; otherwise one.
     fn parts(&self, lab: &Self::Lab) -> usize;
 
-    /// Ends what [`Site::make`] made.
+    /// Removes what [`Site::make`] made.
     fn end(&self, lab: Self::Lab) -> impl Future<Output = anyhow::Result<()>>;
 }
 
-/// What is to be run.
+/// The selected cases.
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
     pub(super) selection: Selection,
     pub(super) exemptions: &'a [Exemption],
-    /// How long cases took.
+    /// Durations of cases in the last run.
     pub(super) durations: &'a Durations,
 }
 
-/// What has come of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub(super) struct Ended {
-    /// In the order of the catalogue, each with the reason if it is exempt.
+    /// Reports in the order of the catalogue, each with the reason if the case is exempt.
     pub(super) reports: Vec<(CaseReport, Option<String>)>,
-    /// The first lab that did not end cleanly.
+    /// The first error of a lab's removal.
     pub(super) down: anyhow::Result<()>,
 }
 
-/// What was chosen, under way.
+/// The schedule of a running selection.
 struct Schedule<'a, S> {
     settings: &'a Settings,
     site: &'a S,
     exemptions: &'a [Exemption],
     progress: &'a Progress,
-    /// The case after which no other begins.
+    /// The case after which no further case begins.
     stopped_by: OnceLock<&'static str>,
     tries: RefCell<Tries<'a>>,
 }
 
-/// What has ended.
+/// Something has ended.
 enum Done<Lab> {
-    /// The lab that cases share is up, or is not.
+    /// The start of the shared lab, with its result.
     Shared(Result<Lab, String>),
-    /// A case in the lab that is shared, which is intact, or not.
+    /// A case in the shared lab, and whether that lab is intact.
     Together(After, bool),
-    /// A case and its own lab, which was taken down, or so many parts of one.
+    /// A case, the number of its lab's parts, and the result of that lab's removal, if it had its own.
     Alone(After, usize, anyhow::Result<()>),
-    /// A lab.
+    /// The removal of a lab.
     Lab(anyhow::Result<()>),
 }
 
-/// Runs what is selected. `first` is a lab that is up already.
+/// Runs the selection. `first` is a lab that runs already.
 pub(super) async fn all<S: Site>(
     settings: &Settings,
     site: &S,
@@ -202,7 +203,7 @@ pub(super) async fn all<S: Site>(
         down = down.and(ended);
     }
     drop(under_way);
-    // Of those that did not begin once more, too.
+    // Also of cases that did not begin once more.
     let mut tries = schedule.tries.into_inner();
     for report in &mut reports {
         report.undecided = tries.of(&report.id);
@@ -244,7 +245,7 @@ impl<S: Site> Schedule<'_, S> {
     }
 
     async fn one(&self, lab: &S::Lab, case: Case) -> After {
-        // Labs come up meanwhile.
+        // Other labs may start meanwhile.
         if let Some(why) = self.over() {
             return After::Over(Box::new(self.without(&case, why)));
         }

@@ -7,7 +7,7 @@ use rand::{SeedableRng as _, rngs::StdRng, seq::SliceRandom as _};
 
 use super::super::last::Durations;
 
-/// What takes longest begins first, so that nothing long is left for the end; or as a seed decides.
+/// The longest cases begin first, so that the end has no long one; or the seed decides.
 pub(super) fn order(mut cases: Vec<Case>, shuffled_by: Option<u64>, durations: &Durations) -> Vec<Case> {
     match shuffled_by {
         None => cases.sort_by_key(|case| Reverse(durations.expected(case))),

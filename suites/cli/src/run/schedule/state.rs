@@ -1,62 +1,62 @@
-//! What may begin next: pure, so that every bound shows in a test.
+//! Decides what begins next: pure, so that tests can check every bound.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use harness::case::Case;
 
-/// What waits and what is under way.
+/// Waiting and running cases.
 #[derive(Debug)]
 pub(super) struct State<Lab> {
-    /// Parts of labs at once, at most.
+    /// Limit of concurrent parts of labs.
     most: usize,
-    /// Parts of one lab, as many as its nodes where cases may have one each: one is a whole lab.
+    /// Parts of one lab: the number of its nodes, if cases may have one each; otherwise one.
     parts: usize,
-    /// Cases at once, at most.
+    /// Limit of concurrent cases.
     most_cases: usize,
-    /// Cases at once, as long as the machine has no room for more.
+    /// Limit of concurrent cases while the machine has no room for more.
     always: usize,
-    /// Cases in the order in which they begin where they may.
+    /// Waiting cases, in the order in which they begin.
     waiting: Vec<Case>,
-    /// Those that have begun before, by id: beside others they were inconclusive, so each begins alone, or where there is room.
+    /// Ids of waiting cases that were inconclusive beside others: each begins alone, or when there is room.
     again: BTreeSet<&'static str>,
     /// The lab that was made before the first case, until a disruptive case takes it.
     first: Option<Lab>,
     shared: Shared<Lab>,
-    /// Cases under way in it.
+    /// Running cases in the shared lab.
     together: usize,
-    /// Disruptive cases under way, each with a lab.
+    /// Running disruptive cases, each with a lab.
     alone: usize,
-    /// Parts of labs that are there, coming up or going down.
+    /// Parts of labs that run, start or stop.
     taken: usize,
 }
 
-/// The lab that cases share.
+/// The shared lab.
 #[derive(Debug)]
 enum Shared<Lab> {
-    /// There is none.
+    /// No shared lab exists.
     None,
     Coming,
     Up(Arc<Lab>),
-    /// It has died, and what is under way in it ends.
+    /// The lab has died, and its cases are ending.
     Dead(Arc<Lab>),
 }
 
-/// What begins.
+/// Something that begins.
 #[derive(Debug)]
 pub(super) enum Begin<Lab> {
-    /// A lab to be shared.
+    /// The start of a shared lab.
     Share,
-    /// A case in the lab that is shared.
+    /// A case in the shared lab.
     Together(Arc<Lab>, Case),
-    /// A disruptive case in this lab, or in a new one; it has so many parts of it.
+    /// A disruptive case in this lab, or in a new one, with this number of its parts.
     Alone(Option<Lab>, Case, usize),
-    /// The end of a lab.
+    /// The removal of a lab.
     End(Lab),
 }
 
 impl<Lab> State<Lab> {
-    /// Of cases in their order, none of which has begun. `first` is a lab that nothing has run in, and has so many parts; of such
-    /// there are `labs` at most.
+    /// None of the cases has begun. `first` is a fresh lab with this number of parts; at most `labs` such labs may
+    /// exist.
     pub(super) fn new(
         [labs, parts]: [usize; 2],
         [always, most_cases]: [usize; 2],
@@ -84,27 +84,27 @@ impl<Lab> State<Lab> {
         }
     }
 
-    /// Parts of a lab that a disruptive case has: all, or one node's.
+    /// Parts of a lab that a disruptive case needs: all, or one node's.
     fn needs(&self, case: &Case) -> usize {
         if case.needs.nodes <= 1 { 1 } else { self.parts }
     }
 
-    /// What begins now, if anything may; it has begun when this returns. With `room`, one case more than the machine's room is
-    /// known to be enough for.
+    /// What begins now, if anything may; it counts as begun when this returns. `room` permits one case more than those
+    /// that always run.
     pub(super) fn next(&mut self, room: bool) -> Option<Begin<Lab>> {
         self.end_of_a_lab()
             .or_else(|| self.share())
             .or_else(|| self.case(room))
     }
 
-    /// Whether a case waits for nothing but room.
+    /// Whether a case waits only for room.
     pub(super) fn waits_for_room(&self) -> bool {
         let without_room = |at| self.without_room(at)..self.most_cases;
         self.first_that_may()
             .is_some_and(|at| without_room(at).contains(&(self.together + self.alone)))
     }
 
-    /// A lab that nobody needs any more.
+    /// Removal of a lab that no case needs any more.
     fn end_of_a_lab(&mut self) -> Option<Begin<Lab>> {
         if self.waiting.is_empty()
             && let Some(first) = self.first.take()
@@ -120,13 +120,13 @@ impl<Lab> State<Lab> {
             return None;
         }
         match std::mem::replace(&mut self.shared, Shared::None) {
-            // Nobody else has it: no case is under way in it.
+            // No case runs in the lab, so this is the only reference.
             Shared::Up(lab) | Shared::Dead(lab) => Arc::into_inner(lab).map(Begin::End),
             Shared::None | Shared::Coming => None,
         }
     }
 
-    /// A lab for cases that share one, if they have none.
+    /// Start of a shared lab, if cases need one.
     fn share(&mut self) -> Option<Begin<Lab>> {
         let lacks = matches!(self.shared, Shared::None) && self.some_share();
         if !lacks || self.taken + self.parts > self.most {
@@ -137,7 +137,7 @@ impl<Lab> State<Lab> {
         Some(Begin::Share)
     }
 
-    /// The first case whose lab may be there.
+    /// The first case whose lab is available.
     fn case(&mut self, room: bool) -> Option<Begin<Lab>> {
         let at = self.first_that_may()?;
         let most = if room {
@@ -166,7 +166,7 @@ impl<Lab> State<Lab> {
         }
     }
 
-    /// Cases at once, this one of those that wait among them, where the machine has no room for more.
+    /// Limit of concurrent cases while the machine has no room for more, for the waiting case at this index.
     fn without_room(&self, at: usize) -> usize {
         let is_again = self
             .waiting
@@ -190,24 +190,24 @@ impl<Lab> State<Lab> {
         self.waiting.iter().any(|case| !case.disruptive)
     }
 
-    /// What [`Begin::Share`] has brought up.
+    /// The lab of [`Begin::Share`] runs.
     pub(super) fn shared_is_up(&mut self, lab: Lab) {
         self.shared = Shared::Up(Arc::new(lab));
     }
 
-    /// [`Begin::Share`] has brought up nothing: cases that share a lab do not begin. Returns them.
+    /// The lab of [`Begin::Share`] has failed to start. Returns the cases that needed it, which do not begin.
     pub(super) fn shared_is_not_up(&mut self) -> Vec<Case> {
         self.shared = Shared::None;
         self.taken -= self.parts;
         self.give_up(|case| !case.disruptive)
     }
 
-    /// What [`Begin::End`] named is gone.
+    /// The lab of [`Begin::End`] is removed.
     pub(super) fn lab_ended(&mut self) {
         self.taken -= self.parts;
     }
 
-    /// A case has ended in the lab that is shared, which is intact, or dead.
+    /// A case has ended in the shared lab, which is intact or dead.
     pub(super) fn shared_case_ended(&mut self, is_intact: bool) {
         self.together -= 1;
         if !is_intact && let Shared::Up(lab) = &self.shared {
@@ -215,24 +215,24 @@ impl<Lab> State<Lab> {
         }
     }
 
-    /// A disruptive case has ended, and its lab with it, or so many parts of one.
+    /// A disruptive case has ended, and its lab or its parts are free.
     pub(super) fn lone_case_ended(&mut self, parts: usize) {
         self.alone -= 1;
         self.taken -= parts;
     }
 
-    /// A case that has ended begins once more, after those that wait.
+    /// Starts an ended case once more, after the waiting ones.
     pub(super) fn once_more(&mut self, case: Case) {
         self.again.insert(case.id);
         self.waiting.push(case);
     }
 
-    /// A case that has ended begins again as if it never had, after those that wait.
+    /// Starts an ended case again after the waiting ones, as if it had never begun.
     pub(super) fn anew(&mut self, case: Case) {
         self.waiting.push(case);
     }
 
-    /// Cases of those that wait which will not begin.
+    /// Removes and returns waiting cases, which will not begin.
     pub(super) fn give_up(&mut self, which: impl Fn(&Case) -> bool) -> Vec<Case> {
         self.waiting.extract_if(.., |case| which(case)).collect()
     }

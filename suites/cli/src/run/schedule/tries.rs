@@ -1,9 +1,10 @@
-//! Cases that were inconclusive are tried again: a machine that was busy may have let them show nothing.
+//! Inconclusive cases are tried again: a busy machine may be the cause.
 //!
-//! Never one that failed, and no more than some of all: where a target or a cluster lets most of them show nothing, a second
-//! look shows no more. Each such try stays in the report, with its reason and its evidence.
+//! A failed case is never tried again, and only a part of all cases is: if most are inconclusive because of the target
+//! or the cluster, a second try shows no more. Each earlier try stays in the report, with its reason and its evidence.
 //!
-//! One under way while the API server was away is no such case: all of those are tried again, whatever `--tries` says.
+//! Cases that ran while the API server was away are not limited by this: all of them are tried again, whatever
+//! `--tries` is.
 
 use std::{collections::BTreeMap, fs, io, path::PathBuf};
 
@@ -15,39 +16,39 @@ use harness::{
 
 use super::super::{arguments::MOST_TRIES, process::Settings};
 
-/// One of so many cases of a run may be tried again, rounded up.
+/// One in this number of cases may be tried again, rounded up.
 const ONE_OF: usize = 4;
 
-/// How often a case is tried again because the API server was away, at most: one that goes away more often lets nothing be
-/// decided, however long the run lasts.
+/// Limit of tries of a case because the API server was away: if it goes away more often, a longer run decides nothing
+/// either.
 const MOST_ABSENCES: usize = 3;
 
-/// Tries of a case, at most.
+/// Limit of tries of a case.
 const MOST_FOLDERS: usize = MOST_TRIES as usize + MOST_ABSENCES;
 
-/// What becomes of a case that has ended.
+/// What happens after a case has ended.
 pub(super) enum After {
-    /// This is its report.
+    /// The case is over with this report.
     Over(Box<CaseReport>),
-    /// It begins once more.
+    /// The case begins once more.
     OnceMore(Case),
-    /// It begins again as if it never had.
+    /// The case begins again as if it had never begun.
     Anew(Case),
 }
 
-/// Tries of the cases of a run.
+/// Tries of a run's cases.
 pub(super) struct Tries<'a> {
     settings: &'a Settings,
-    /// By the id of their case.
+    /// Inconclusive tries by the id of their case.
     undecided: BTreeMap<&'static str, Vec<Undecided>>,
-    /// How many of these were under way while the API server was away.
+    /// How many of these ran while the API server was away.
     absent: BTreeMap<&'static str, usize>,
     /// How many further cases may be tried again.
     cases: usize,
 }
 
 impl<'a> Tries<'a> {
-    /// Of these cases, none of which has begun. What is left of tries in an earlier run with these folders is removed.
+    /// None of these cases has begun. Evidence of tries of an earlier run is removed from these folders.
     pub(super) fn new(settings: &'a Settings, cases: &[Case]) -> Self {
         let folders = cases
             .iter()
@@ -65,7 +66,7 @@ impl<'a> Tries<'a> {
         }
     }
 
-    /// Whether a case with this report is to be tried again. Its evidence makes way for that of the next try then.
+    /// Whether a case with this report is tried again. If so, its evidence is moved to make room for the next try's.
     pub(super) fn once_more(&mut self, case: &Case, report: &CaseReport) -> bool {
         let all = self.undecided.get(case.id).map_or(0, Vec::len);
         let before = all - self.absent.get(case.id).copied().unwrap_or_default();
@@ -77,7 +78,7 @@ impl<'a> Tries<'a> {
         true
     }
 
-    /// The same of a case under way while the API server was away.
+    /// Whether a case that ran while the API server was away is tried again; such tries have a limit of their own.
     pub(super) fn anew(&mut self, case: &Case, report: &CaseReport) -> bool {
         let before = self.absent.get(case.id).copied().unwrap_or_default();
         if before >= MOST_ABSENCES || !self.keep(case, report) {
@@ -87,13 +88,13 @@ impl<'a> Tries<'a> {
         true
     }
 
-    /// Keeps a try as one that was not the last, if it may be tried again.
+    /// Keeps the try as an earlier one, if the case may be tried again.
     fn keep(&mut self, case: &Case, report: &CaseReport) -> bool {
-        // One without evidence has not begun: its lab did not come up.
+        // A case without evidence has not begun: its lab did not start.
         let (Verdict::Inconclusive { why }, Some(evidence)) = (&report.verdict, &report.evidence) else {
             return false;
         };
-        // It shows enough to fail a row that is judged over many cases.
+        // Such a case already fails a row that is judged over many cases.
         if report
             .recoveries
             .iter()
@@ -121,13 +122,13 @@ impl<'a> Tries<'a> {
         true
     }
 
-    /// The tries of a case that were not its last one.
+    /// The earlier tries of a case.
     pub(super) fn of(&mut self, id: &str) -> Vec<Undecided> {
         self.undecided.remove(id).unwrap_or_default()
     }
 }
 
-/// Removes a folder, if it is there.
+/// Removes a folder, if it exists.
 fn removed(folder: &PathBuf) -> io::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -1,4 +1,4 @@
-//! An API server that answers lists and then says nothing: to a watch, or on one.
+//! An API server that answers lists and then stops sending: on a watch, or on a list.
 
 use k8s_openapi::api::core::v1::Service;
 use kube::Config;
@@ -12,12 +12,12 @@ use tokio::{
 
 use super::*;
 
-/// What a request for a watch gets.
+/// The answer to a request for a watch.
 #[derive(Clone, Copy)]
 enum Watches {
-    /// Nothing at all.
+    /// No answer at all.
     NoAnswer,
-    /// Status and headers, and no event and no end.
+    /// Status and headers, without an event or an end.
     HeadersAlone,
 }
 
@@ -30,7 +30,7 @@ const PATIENCE: Patience = Patience {
 /// How long anything may take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Answers one connection's requests; lists have this Service, which each list shows changed.
+/// Answers the requests of one connection; each list has this Service in another version.
 async fn serve(stream: TcpStream, watches: Watches, mut version: u32) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
     loop {
@@ -68,14 +68,14 @@ async fn serve(stream: TcpStream, watches: Watches, mut version: u32) -> std::io
     }
 }
 
-/// Follows Services of such a server. All of it ends with the tasks.
-async fn following(watches: Watches) -> (Receiver<Seen>, JoinSet<()>) {
+/// Follows Services of such a server. Everything ends with the tasks.
+async fn following(watches: Watches) -> (Receiver<ObservedEvent>, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
         let mut connections = JoinSet::new();
-        // A watch keeps its connection: each list after one is the first of another.
+        // A watch keeps its connection, so each list after one uses a new connection.
         for version in 0.. {
             let (stream, _) = listener.accept().await.unwrap();
             connections.spawn(serve(stream, watches, version));
@@ -96,28 +96,28 @@ async fn following(watches: Watches) -> (Receiver<Seen>, JoinSet<()>) {
 
 async fn told_and_listed_again(watches: Watches, why: &str) {
     let (mut seen, _tasks) = following(watches).await;
-    let mut until = async |what: What| loop {
+    let mut until = async |what: EventKind| loop {
         let next = tokio::time::timeout(LIMIT, seen.recv()).await;
         let next = next.expect("it goes on").expect("it goes on");
         if next.what == what {
             return next;
         }
     };
-    assert_eq!(until(What::ListEnds).await.changes, ["listed: 1 object"]);
-    let trouble = until(What::Trouble).await;
+    assert_eq!(until(EventKind::ListEnds).await.changes, ["listed: 1 object"]);
+    let trouble = until(EventKind::Trouble).await;
     assert!(
         trouble.changes[0].contains(why) && trouble.changes[0].contains("listed again"),
         "{trouble:?}"
     );
-    // The list after it shows what no watch has told.
-    let missed = until(What::MissedChange).await;
+    // The list after it shows a change without a watch event.
+    let missed = until(EventKind::MissedChange).await;
     assert_eq!(
         (missed.name.as_str(), missed.changes.len()),
         ("t", 1),
         "{missed:?}"
     );
-    until(What::ListEnds).await;
-    until(What::Trouble).await;
+    until(EventKind::ListEnds).await;
+    until(EventKind::Trouble).await;
 }
 
 #[tokio::test]

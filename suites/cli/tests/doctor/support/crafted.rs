@@ -1,17 +1,18 @@
-//! Cilium's and Calico's maps by name and layout, and a small program that does with Cilium's what Cilium's does.
+//! Cilium's and Calico's maps by name and layout, and a small program that translates with Cilium's maps as Cilium
+//! does.
 
 use std::{net::SocketAddrV4, path::Path};
 
 use lb_loader::{CraftedKind, CraftedMap, HeldProgram, Hook, load_crafted};
 
-/// One load of Cilium's: its maps, and a program at `connect4` that translates by them.
+/// One load of Cilium: its maps, and a program at `connect4` that translates by them.
 pub(crate) struct Cilium {
     pub(crate) services: CraftedMap,
     pub(crate) backends: CraftedMap,
     pub(crate) program: HeldProgram,
 }
 
-/// Of `struct lb4_key`: TCP, scope outside.
+/// A `struct lb4_key`: TCP, scope outside.
 fn key(service: SocketAddrV4, slot: u16) -> Vec<u8> {
     let mut key = service.ip().octets().to_vec();
     key.extend(service.port().to_be_bytes());
@@ -20,7 +21,7 @@ fn key(service: SocketAddrV4, slot: u16) -> Vec<u8> {
     key
 }
 
-/// Of `struct lb4_service`.
+/// A `struct lb4_service`.
 fn value(backend: u32, count: u16) -> Vec<u8> {
     let mut value = backend.to_ne_bytes().to_vec();
     value.extend(count.to_ne_bytes());
@@ -29,7 +30,7 @@ fn value(backend: u32, count: u16) -> Vec<u8> {
 }
 
 impl Cilium {
-    /// Loads it; attached to nothing.
+    /// Loads the program without attaching it.
     pub(crate) fn load() -> Self {
         let map = |name, sizes| CraftedMap::create(name, CraftedKind::Hash, sizes, 64).unwrap();
         let services = map("cilium_lb4_services_v2", (12, 12));
@@ -58,7 +59,7 @@ impl Cilium {
         }
     }
 
-    /// Pins its maps as Cilium does.
+    /// Pins the maps as Cilium does.
     pub(crate) fn pin(&self, bpffs: &Path) {
         let folder = bpffs.join("tc/globals");
         std::fs::create_dir_all(&folder).unwrap();
@@ -67,7 +68,7 @@ impl Cilium {
     }
 }
 
-/// Parts of an instruction, in their places.
+/// Encodes an instruction.
 const fn op(code: u64, to: u64, from: u64, offset: i16, immediate: i32) -> u64 {
     code | to << 8
         | from << 12
@@ -75,8 +76,8 @@ const fn op(code: u64, to: u64, from: u64, offset: i16, immediate: i32) -> u64 {
         | (immediate.cast_unsigned() as u64) << 32
 }
 
-/// `connect4`: key from the context; slot 0; slot 1; the backend; address and port into the context. What is no service
-/// passes (1), what has no backend is refused (0).
+/// `connect4`: looks up the key from the context in slot 0, then slot 1, then the backend; writes address and port to
+/// the context. Other destinations pass (1); a service without backends is refused (0).
 fn translate(services: &CraftedMap, backends: &CraftedMap) -> Vec<u64> {
     const LOAD_32: u64 = 0x61;
     const LOAD_16: u64 = 0x69;
@@ -95,7 +96,7 @@ fn translate(services: &CraftedMap, backends: &CraftedMap) -> Vec<u64> {
     /// Offsets in `struct bpf_sock_addr`.
     const USER_IP4: i16 = 4;
     const USER_PORT: i16 = 24;
-    /// Where jumps lead: filled in below.
+    /// Placeholders for jump targets, replaced below.
     const PASS: i16 = i16::MAX;
     const REFUSE: i16 = i16::MAX - 1;
     let lookup = |map: &CraftedMap, at: i32| {
@@ -114,7 +115,7 @@ fn translate(services: &CraftedMap, backends: &CraftedMap) -> Vec<u64> {
         op(LOAD_32, 2, 6, USER_PORT, 0),
         op(STORE_16, 10, 2, -8, 0),
         op(STORE_16_NOW, 10, 0, -6, 0),
-        // Protocol, scope and padding, as they lie on a little-endian machine.
+        // Protocol, scope and padding in little-endian order.
         op(STORE_32_NOW, 10, 0, -4, i32::from_le_bytes([6, 0, 0, 0])),
     ];
     code.extend(lookup(services, -12));
@@ -153,11 +154,11 @@ fn translate(services: &CraftedMap, backends: &CraftedMap) -> Vec<u64> {
     code
 }
 
-/// A program of Calico's that only passes, with maps that say that this service has this backend.
+/// A program of Calico's that only returns, with maps in which this service has this backend.
 pub(crate) fn calico(service: SocketAddrV4, backend: SocketAddrV4) -> (HeldProgram, [CraftedMap; 2]) {
     let frontends = CraftedMap::create("cali_v4_nat_fe3", CraftedKind::Trie, (16, 20), 64).unwrap();
     let backends = CraftedMap::create("cali_v4_nat_be", CraftedKind::Hash, (8, 8), 64).unwrap();
-    // For all clients: address, port and protocol count, the client's address does not.
+    // For all clients: address, port and protocol are matched, the client's address is not.
     let mut key = 56_u32.to_ne_bytes().to_vec();
     key.extend(service.ip().octets());
     key.extend(service.port().to_ne_bytes());

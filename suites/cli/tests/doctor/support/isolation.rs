@@ -8,7 +8,7 @@ use testing::isolation::Own;
 use super::Node;
 
 /// Runs a test's body on a [`Node`] of its own. The body must be a closure written in the test function itself: the
-/// test's name is taken from its type, and the inner process is this same program, asked for that test alone.
+/// test's name is taken from its type, and the inner process is this same program with that test selected.
 #[track_caller]
 pub(crate) fn isolated<F: FnOnce(&Node)>(body: F) {
     let Some(Own { cgroup, folder }) = Own::of(testing::isolation::name_of::<F>()) else {

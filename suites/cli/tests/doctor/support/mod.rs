@@ -1,4 +1,4 @@
-//! A node for a test, and what is staged on it.
+//! A node for a test, and the programs and maps on it.
 
 mod crafted;
 mod isolation;

@@ -20,7 +20,7 @@ pub(crate) struct Node {
     pub(crate) bpffs: PathBuf,
 }
 
-/// What a run of the doctor said.
+/// Output of a run of the doctor.
 #[derive(Debug)]
 pub(crate) struct Doctor {
     pub(crate) code: Option<i32>,
@@ -28,19 +28,19 @@ pub(crate) struct Doctor {
     pub(crate) stderr: String,
 }
 
-/// What a run on a terminal said.
+/// Output of a run on a terminal.
 #[derive(Debug)]
 pub(crate) struct OnTerminal {
     pub(crate) code: Option<i32>,
-    /// All that was to be seen, what was typed included.
+    /// Everything shown, including the typed answer.
     pub(crate) shown: String,
 }
 
-/// What its question ends with.
+/// The end of the question.
 const QUESTION: &str = "? [y/N] ";
 
 impl Doctor {
-    /// Stdout with every run of blanks and line breaks as one blank: paragraphs as they were before they were broken.
+    /// Stdout with all white space as single blanks, so that line breaks of paragraphs do not matter.
     pub(crate) fn text(&self) -> String {
         self.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
     }
@@ -59,7 +59,7 @@ impl Node {
         Self { cgroup, bpffs }
     }
 
-    /// `plumbline doctor`, on this node alone, though the tests beside it share the kernel.
+    /// Runs `plumbline doctor` on this node alone: tests share the kernel.
     pub(crate) fn doctor(&self, arguments: &[&str]) -> Doctor {
         let output = self.command(arguments).output().expect("it starts");
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
@@ -70,7 +70,7 @@ impl Node {
         }
     }
 
-    /// The same on a terminal, where somebody answers its question.
+    /// Runs the doctor on a terminal, and types an answer to its question.
     pub(crate) fn doctor_asks(&self, arguments: &[&str], answer: &str) -> OnTerminal {
         let terminal = openpty(None, None).expect("a terminal");
         let stdio = || terminal.slave.try_clone().expect("a descriptor");
@@ -81,7 +81,7 @@ impl Node {
             .stderr(stdio())
             .spawn()
             .expect("it starts");
-        // It alone has the terminal now: its end is the terminal's.
+        // The child alone has the terminal now, so the terminal ends with it.
         drop(terminal.slave);
         let mut keyboard = File::from(terminal.master);
         let mut shown = String::new();
@@ -93,7 +93,7 @@ impl Node {
             shown.push(byte[0].into());
         }
         keyboard.write_all(answer.as_bytes()).expect("typed");
-        // EIO: nobody has the terminal open any more.
+        // EIO: no process has the terminal open any more.
         while keyboard.read_exact(&mut byte).is_ok() {
             shown.push(byte[0].into());
         }
@@ -118,7 +118,7 @@ impl Node {
         command
     }
 
-    /// Makes so many pairs of devices, and names one end of each; they go with the network namespace.
+    /// Makes pairs of devices, and returns the names of one end of each; they are deleted with the network namespace.
     pub(crate) fn pairs(&self, prefix: &str, count: u32) -> Vec<String> {
         let names: Vec<String> = (0..count).map(|number| format!("{prefix}{number}")).collect();
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -136,7 +136,7 @@ impl Node {
         names
     }
 
-    /// Brings the loopback device up, with these addresses.
+    /// Sets the loopback device up, with these addresses.
     pub(crate) fn addresses(&self, addresses: &[IpAddr]) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -156,25 +156,25 @@ impl Node {
     }
 }
 
-/// A server that says its own address, and ends with the test's process.
+/// A server that answers with its own address, and ends with the test's process.
 pub(crate) fn serve(address: SocketAddrV4) {
     let listener = TcpListener::bind(address).unwrap_or_else(|error| panic!("{address}: {error}"));
     thread::spawn(move || {
         for stream in listener.incoming() {
-            // A client that is gone has seen enough.
+            // The client may close the connection early.
             let _ = stream.and_then(|mut stream| write!(stream, "{address}"));
         }
     });
 }
 
-/// Answers every request with a status and a body, as an agent does at `/readyz`.
+/// Answers every request with a status and a body, like an agent's `/readyz`.
 pub(crate) fn answer(status: u16, body: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         for stream in listener.incoming() {
             let _ = stream.and_then(|mut stream| {
-                // To the end of the request's head: closing with unread bytes would reset the connection.
+                // Reads to the end of the request's head: closing with unread bytes would reset the connection.
                 let mut head = Vec::new();
                 while !head.ends_with(b"\r\n\r\n") {
                     let mut byte = [0];
@@ -188,7 +188,7 @@ pub(crate) fn answer(status: u16, body: &'static str) -> SocketAddr {
     address
 }
 
-/// Who answers at an address, from this process, which is in the test's cgroup.
+/// The answer of the server at an address, to this process, which is in the test's cgroup.
 pub(crate) fn dial(address: SocketAddrV4) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address.into(), LIMIT)?;
     stream.set_read_timeout(Some(LIMIT))?;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Cases of ten seconds each, side by side, before an API server that is away at these times.
+/// Cases of ten seconds each, side by side, with an API server that is away at these times.
 fn tries(cases: &[Case], jobs: usize, away: &[(u64, u64)], failing: Option<&'static str>) -> (Ended, Fake) {
     let fake = Fake {
         lasts: cases.iter().map(|case| (case.id, 10)).collect(),
@@ -42,7 +42,7 @@ fn all_cases_that_were_under_way_are_tried_again_side_by_side_and_none_is_lost()
             .unwrap();
         assert_eq!(report.undecided.len(), expected - 1, "each try is told");
     }
-    // Six beside each other at once they begin, and again when it is back; what is alone follows.
+    // Six cases at once begin side by side, and again when the API server is back; disruptive ones follow.
     let begun: BTreeSet<u64> = shared(&cases)
         .flat_map(|id| fake.stays().into_iter().filter(move |stay| stay.case == id))
         .map(|stay| stay.began)

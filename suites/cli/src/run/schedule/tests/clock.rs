@@ -1,4 +1,5 @@
-//! Time that passes only when nothing else can happen, so that a schedule of hours takes no time and is always the same.
+//! A clock that advances only when nothing else can happen, so that a schedule of hours runs at once and is
+//! deterministic.
 
 use std::{
     cell::{Cell, RefCell},
@@ -17,12 +18,12 @@ use futures::channel::oneshot;
 #[derive(Default)]
 pub(super) struct Clock {
     now: Cell<u64>,
-    /// By when they are due, and their number.
+    /// Timers by due time and number.
     due: RefCell<BTreeMap<(u64, usize), oneshot::Sender<()>>>,
     timers: Cell<usize>,
 }
 
-/// Whether somebody can go on.
+/// Whether a task can continue.
 struct Woken(AtomicBool);
 
 impl Wake for Woken {
@@ -36,7 +37,7 @@ impl Clock {
         self.now.get()
     }
 
-    /// Returns so many seconds later, and never at once.
+    /// Returns after this many seconds, and never at once.
     pub(super) async fn passes(&self, seconds: u64) {
         let (due, is_due) = oneshot::channel();
         let number = self.timers.replace(self.timers.get() + 1);
@@ -44,7 +45,7 @@ impl Clock {
         is_due.await.expect("the clock runs");
     }
 
-    /// Runs it to its end.
+    /// Runs the future to its end.
     pub(super) fn run<T>(&self, what: impl Future<Output = T>) -> T {
         let mut what = pin!(what);
         let woken = Arc::new(Woken(AtomicBool::new(true)));
@@ -59,7 +60,7 @@ impl Clock {
             let next = self.due.borrow_mut().pop_first();
             let ((at, _), due) = next.expect("what waits for nothing never ends");
             self.now.set(at);
-            // Nobody waits any more for what was dropped.
+            // The timer may have been dropped.
             let _ = due.send(());
         }
     }

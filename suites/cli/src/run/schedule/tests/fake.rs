@@ -16,7 +16,7 @@ use super::clock::Clock;
 use super::super::*;
 use crate::run::process::tests::settings;
 
-/// A case of the catalogue that begins, or ends, in a lab.
+/// The beginning or end of a case of the catalogue in a lab.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stay {
     pub(super) case: &'static str,
@@ -28,22 +28,22 @@ pub(super) struct Stay {
 /// Labs by number; the first is 0.
 #[derive(Default)]
 pub(super) struct Fake {
-    /// Seconds that cases take; others take one.
+    /// Seconds that cases take; one by default.
     pub(super) lasts: BTreeMap<&'static str, u64>,
-    /// Cases in which their lab dies.
+    /// Cases that kill their lab.
     pub(super) deadly: BTreeSet<&'static str>,
-    /// How often cases are inconclusive before they are what they are otherwise, and where their evidence is.
+    /// How often cases are inconclusive before their other result, and where their evidence is.
     pub(super) undecided: BTreeMap<&'static str, usize>,
     pub(super) out: Option<tempfile::TempDir>,
     /// Cases that fail.
     pub(super) failing: BTreeSet<&'static str>,
-    /// Labs from this number on do not come up.
+    /// The first lab number that fails to start.
     pub(super) none_from: Option<usize>,
-    /// From one room for a case more to the next, in seconds; none: there never is.
+    /// Seconds from one room for another case to the next; `None`: there never is room.
     pub(super) room_every: Option<u64>,
-    /// When the API server goes away, and for so many seconds: cases under way then are inconclusive, and none begins.
+    /// When the API server goes away, and for how many seconds: cases that run then are inconclusive, and none begins.
     pub(super) away: Vec<(u64, u64)>,
-    /// Parts of each lab; none: one.
+    /// Parts of each lab; one by default.
     pub(super) parts: usize,
     pub(super) clock: Clock,
     pub(super) made: Cell<usize>,
@@ -58,7 +58,7 @@ impl Fake {
         self.stays.borrow().clone()
     }
 
-    /// Of the run.
+    /// The run's folder.
     pub(super) fn folder(&self) -> &Path {
         self.out
             .as_ref()
@@ -80,7 +80,7 @@ impl Site for Fake {
 
     async fn make(&self) -> anyhow::Result<Self::Lab> {
         let number = self.made.replace(self.made.get() + 1);
-        // In no time, but not at once.
+        // At the same time, but not at once.
         self.clock.passes(0).await;
         if self.none_from.is_some_and(|first| number >= first) {
             bail!("no room");
@@ -182,11 +182,11 @@ impl Site for Fake {
     }
 }
 
-/// How a run is to be.
+/// Settings of the run.
 pub(super) struct Wanted {
     pub(super) labs: usize,
     pub(super) jobs: usize,
-    /// Cases at once without room.
+    /// Concurrent cases without room.
     pub(super) always: usize,
     pub(super) shuffled_by: Option<u64>,
     pub(super) fail_fast: bool,
@@ -207,7 +207,7 @@ impl Wanted {
         }
     }
 
-    /// Runs cases to their end; nothing is up then.
+    /// Runs cases to their end; afterwards no lab may remain.
     pub(super) fn run(&self, fake: &Fake, cases: &[Case]) -> Ended {
         let settings = Settings {
             labs: self.labs,

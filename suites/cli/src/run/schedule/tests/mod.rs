@@ -1,4 +1,4 @@
-//! The schedule with labs and cases that a test makes up.
+//! The schedule with fake labs and cases.
 
 mod away;
 mod clock;
@@ -17,7 +17,7 @@ fn verdicts(ended: &Ended) -> BTreeMap<&str, &'static str> {
         .collect()
 }
 
-/// So many cases of the catalogue, in its order.
+/// The first cases of the catalogue of each kind, in its order.
 fn some(together: usize, alone: usize) -> Vec<Case> {
     let of = |disruptive: bool, count: usize| {
         let cases = cases::ALL
@@ -86,7 +86,7 @@ fn what_takes_longest_begins_first_and_all_end_soon() {
     for id in slow {
         assert_eq!(fake.stay(id).began, 0, "{id}");
     }
-    // Sixty seconds of other work beside them, by one.
+    // The other cases run beside them, one at a time, for sixty seconds.
     assert_eq!(fake.stays().iter().map(|stay| stay.ended).max(), Some(60));
 }
 
@@ -146,8 +146,8 @@ fn a_lab_that_dies_takes_its_own_cases_and_is_replaced() {
         deadly: BTreeSet::from([deadly, lone]),
         ..Fake::default()
     };
-    // Two beside each other in the lab that is shared: the deadly one and another, which is over when the lab dies, and
-    // the next, which is not.
+    // Two at once in the shared lab: the deadly case with another that ends as the lab dies, and the next one, which is
+    // still running.
     let ended = Wanted::at_once(2, 3).run(&fake, &cases);
     let why = ended.down.as_ref().unwrap_err().to_string();
     assert!(
@@ -260,7 +260,7 @@ fn where_nothing_runs_the_lab_that_was_asked_is_taken_down() {
     Wanted::at_once(2, 2).run(&fake, &[]).down.unwrap();
 }
 
-/// Disruptive or not, every second of these is inconclusive so often, and the first of the others fails.
+/// Every second case of each kind is inconclusive this often, and the first of the others fails.
 fn busy(cases: &[Case], times: usize) -> Fake {
     Fake {
         undecided: cases.iter().step_by(2).map(|case| (case.id, times)).collect(),
@@ -351,7 +351,7 @@ fn nothing_is_tried_again_after_the_run_has_ended_and_what_an_earlier_run_left_g
     let fake = Fake {
         undecided: BTreeMap::from([(first, 1)]),
         failing: shared(&cases).skip(1).collect(),
-        // It begins before the other.
+        // This case begins first.
         lasts: BTreeMap::from([(first, 1_000_000)]),
         out: Some(tempfile::tempdir().unwrap()),
         ..Fake::default()

@@ -1,4 +1,4 @@
-//! Cases that begin where the machine has room.
+//! Cases that begin when the machine has room.
 
 use super::*;
 
@@ -49,7 +49,7 @@ fn what_is_tried_again_begins_alone_or_where_the_machine_has_room() {
         };
         wanted.run(&fake, &cases).down.unwrap();
         let stays = fake.stays();
-        // Two of eight may be tried again: they are the last to begin.
+        // Two of eight may be tried again, and begin last.
         let (first, second) = (&stays[stays.len() - 2], &stays[stays.len() - 1]);
         let at_once = |stay: &fake::Stay| {
             stays

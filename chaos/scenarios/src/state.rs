@@ -1,25 +1,25 @@
-//! What there is after some steps, and which steps make sense then: pure, and the same for both clusters.
+//! The state after some steps, and which steps are valid then: pure, and the same for both clusters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::step::{Address, Backend, Change, Condition, Kind, Open, Protocol, Service, Step, To, Vantage};
 
-/// Where the client outside has a server of its own, TCP and UDP.
+/// Port of the outside client's own server, TCP and UDP.
 pub const OUTSIDE_SERVER: u16 = 9000;
 
-/// Services, sockets and servers that there are.
+/// Existing Services, sockets and servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct World {
+pub struct State {
     pub(crate) services: BTreeMap<u8, Service>,
     pub(crate) sockets: BTreeMap<u8, Open>,
     pub(crate) servers: BTreeSet<(u8, u16)>,
-    /// Frontends that a Service has had and given up: flows of datagrams to them may outlive that.
+    /// Frontends that a Service has given up: conntrack entries of datagrams to them may still exist.
     given_up: BTreeSet<(Address, u16)>,
-    /// Node ports likewise.
+    /// Node ports that a Service has given up.
     node_ports_given_up: BTreeSet<u16>,
 }
 
-/// What a frontend is.
+/// Kind of a frontend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Front {
     ClusterIp,
@@ -28,8 +28,8 @@ pub(crate) enum Front {
     External,
 }
 
-impl World {
-    /// What there is after a step; none where the step makes no sense.
+impl State {
+    /// The state after a step; `None` if the step is invalid.
     #[must_use]
     pub fn after(&self, step: &Step) -> Option<Self> {
         let mut next = self.clone();
@@ -39,8 +39,8 @@ impl World {
                 for change in changes {
                     next.write(change)?;
                 }
-                // A socket goes on to where it was led, not to another port of a cluster IP.
-                let port = |world: &Self, number| world.services.get(&number).map(|service| service.port);
+                // A socket keeps its destination, and does not change to another port of a cluster IP.
+                let port = |state: &Self, number| state.services.get(&number).map(|service| service.port);
                 let mut sockets = std::mem::take(&mut next.sockets);
                 sockets.retain(|_, open| match open.to {
                     To::ClusterIp { service } => port(&next, service) == port(self, service),
@@ -96,7 +96,7 @@ impl World {
         Some(next)
     }
 
-    /// One Service as it is from now on. None where it makes no sense, or changes nothing.
+    /// Changes a Service. `None` if the change is invalid, or changes nothing.
     fn write(&mut self, change: &Change) -> Option<()> {
         if let Some(before) = self.services.get(&change.service) {
             self.given_up.extend(frontends(before));
@@ -138,7 +138,7 @@ impl World {
         source_port.is_none_or(|port| self.is_free(from, port)) && self.leads(from, to)
     }
 
-    /// Neither a socket nor a server of that machine has the port.
+    /// Whether no socket or server of that machine uses the port.
     fn is_free(&self, at: Vantage, port: u16) -> bool {
         let serves = |(node, served): &(u8, u16)| at.is_host() && at.node() == Some(*node) && *served == port;
         let has = |open: &Open| open.from == at && open.source_port == Some(port);
@@ -146,17 +146,17 @@ impl World {
         !outside && !self.servers.iter().any(serves) && !self.sockets.values().any(has)
     }
 
-    /// There is something to be compared at the destination.
+    /// Whether a comparison at the destination is meaningful.
     fn leads(&self, from: Vantage, to: To) -> bool {
         match to {
-            // From outside, each implementation has its own way.
+            // From outside, each implementation handles a cluster IP in its own way.
             To::ClusterIp { service } => from != Vantage::Outside && self.services.contains_key(&service),
             To::At { address, port } => address.is_machine() && port != 0 || self.front(to).is_some(),
             To::Loopback { .. } => from.is_host(),
         }
     }
 
-    /// Whose frontend a destination is.
+    /// The Service and the kind of frontend of a destination.
     pub(crate) fn front(&self, to: To) -> Option<(u8, Front)> {
         match to {
             To::ClusterIp { service } => Some((service, Front::ClusterIp)),
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// Whether a destination was a Service's, which need not have it any more. A cluster IP was.
+    /// Whether a destination was a Service's, which may have given it up since. A cluster IP always was.
     pub(crate) fn was_front(&self, to: To) -> bool {
         match to {
             To::ClusterIp { .. } => true,
@@ -187,26 +187,26 @@ impl World {
         }
     }
 
-    /// Whose node port it is.
+    /// The Service with this node port.
     pub(crate) fn node_port(&self, port: u16) -> Option<u8> {
         let has = |(_, service): &(&u8, &Service)| service.node_port == Some(port);
         self.services.iter().find(has).map(|(number, _)| *number)
     }
 }
 
-/// Where it can be reached from outside, but for node ports.
+/// Frontends for outside clients, except node ports.
 pub(crate) fn frontends(service: &Service) -> impl Iterator<Item = (Address, u16)> + '_ {
     let addresses = service.external_ips.iter().chain(&service.load_balancer);
     addresses.map(|address| (*address, service.port))
 }
 
-/// Fragments go out by a raw socket, which no hook of a node's sockets sees.
+/// Whether the client can send fragments: it needs a raw socket, which no socket hook of a node sees.
 fn can_send_fragments(from: Vantage, protocol: Protocol) -> bool {
     from == Vantage::Outside && protocol == Protocol::Udp
 }
 
 impl Service {
-    /// Endpoints that get new connections where no policy asks for local ones: the ready ones, or else those that still serve.
+    /// Endpoints that get new connections without a local policy: the ready ones, or else those that still serve.
     pub(crate) fn eligible(&self) -> BTreeSet<Backend> {
         let of = |wanted: Condition| {
             let is = move |(_, condition): &(&Backend, &Condition)| **condition == wanted;
@@ -221,14 +221,14 @@ impl Service {
     }
 }
 
-/// The steps that make sense one after the other; others are left out.
+/// The steps that are valid in turn; others are removed.
 #[must_use]
 pub fn sensible(steps: &[Step]) -> Vec<Step> {
-    let mut world = World::default();
+    let mut state = State::default();
     let mut kept = Vec::new();
     for step in steps {
-        if let Some(next) = world.after(step) {
-            world = next;
+        if let Some(next) = state.after(step) {
+            state = next;
             kept.push(step.clone());
         }
     }
