@@ -172,7 +172,7 @@ impl Guard {
         }
         match self.namespace {
             Some(namespace) => {
-                drop(self.lease);
+                self.lease.leave().await;
                 namespace.remove().await
             }
             None => self.lease.remove().await,
@@ -194,7 +194,7 @@ impl Guard {
             lease,
             ..
         } = self;
-        drop(lease);
+        lease.leave().await;
         let what = "remove the run's pods";
         let pods: Api<Pod> = Api::namespaced(client, &options.namespace);
         let own = ListParams::default().labels(&format!("{RUN_LABEL}={}", options.run));

@@ -107,9 +107,21 @@ impl Lease {
     }
 
     /// Deletes the Lease, for a namespace that stays.
-    pub(super) async fn remove(self) -> Result<(), KubernetesError> {
-        self.renewing.abort();
+    pub(super) async fn remove(mut self) -> Result<(), KubernetesError> {
+        self.stop().await;
         remove(&self.leases.0, self.uid.clone()).await
+    }
+
+    /// Leaves the Lease to whoever removes its namespace, or to its expiry.
+    pub(super) async fn leave(mut self) {
+        self.stop().await;
+    }
+
+    /// Ends the renewals. None is under way when this returns: it would report that the Lease is lost.
+    async fn stop(&mut self) {
+        self.renewing.abort();
+        // It ends as aborted, or had ended.
+        let _ = (&mut self.renewing).await;
     }
 }
 
