@@ -2,7 +2,7 @@
 //! `externalTrafficPolicy: Local`.
 //!
 //! ```text
-//! control loop ─▶ Wanted ─▶ HealthChecks: one listener each ─▶ 200 with endpoints here, otherwise 503
+//! control loop ─▶ Wanted ─▶ serve: one listener each ─▶ 200 with endpoints here, otherwise 503
 //!                              └─▶ ledger: a port that can't be bound
 //! ```
 //!

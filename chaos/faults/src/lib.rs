@@ -1,7 +1,7 @@
 //! Faults as values that heal when dropped and, where the node can undo them itself, expire.
 //!
 //! ```text
-//! case ─▶ StoppedAgent, RedirectedAgent, HiddenPins ─▶ FaultInjector ─▶ Cluster::{stop_agent, start_agent, …}
+//! case ─▶ StoppedAgent, RedirectedAgent, HiddenPins ─▶ FaultInjector ─▶ Cluster::agents ─▶ AgentControl::{stop, start, …}
 //!    └──▶ LeftoverPrograms, LeftoverPackets, ForeignPrograms, TwinMaps ─▶ Helper ─▶ stdin and stdout of
 //!                              `plumbline node …` on the node ─▶ worker ─▶ holder, tally, twin ─▶ lb_loader ─▶ kernel
 //! ```

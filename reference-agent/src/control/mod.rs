@@ -4,7 +4,7 @@
 //! Event ─▶ DesiredState::apply ─▶ dirty services ─▶ DesiredState::plan_service ─▶ Reconciler ─▶ LbMaps
 //! ```
 //!
-//! [`DesiredState`] is a seam: `chaos/mutants` puts its bugs around [`Planner`] there. The agent itself has no other.
+//! [`DesiredState`] is a seam: `chaos/mutants` puts its bugs around [`Planner`] there. In the agent it is always [`Planner`].
 
 mod changes;
 

@@ -6,7 +6,7 @@
 //! | `compile` | the build: the same bytes on every machine |
 //! | `strip` | removal of debug sections |
 //! | `verify` | the verifier's figures of each program, compared with the committed ones |
-//! | `fuzz` | the differential fuzzing of the packet programs |
+//! | `fuzz` | the differential fuzzing of the packet and the socket programs |
 //! | `sources` | hashes of the sources, shared with the build script of lb-loader |
 
 mod compile;

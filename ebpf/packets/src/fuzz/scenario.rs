@@ -1,4 +1,4 @@
-//! Random services, and what the programs themselves may have written.
+//! Random services.
 
 use lb_abi::{
     Address, AddressRange, Affinity, AffinityKey, Backend, Config, Frontend, FrontendKey, Port, Service,
