@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
+    map_bytes::memory::MemoryBytes,
     owner,
-    read::memory::MemoryBytes,
     report::{Attachment, CgroupState, Manner, Map, Place, Program, Report, SCHEMA, Standing, Verdict},
 };
 

@@ -21,12 +21,12 @@
 //! | `tail_calls` | programs that others go on as, and where that begins |
 //! | `owner` | whose a program is, by names and pins: a guess, called one |
 //! | `layout` | known layouts of maps: ours, Cilium's, Calico's |
-//! | `read` | maps as bytes |
-//! | `answer` | what a set of maps makes of a destination |
+//! | `map_bytes` | maps as bytes |
+//! | `resolution` | what a set of maps makes of a destination |
 //! | `judge` | what is stale, how sure that is, and the story of it |
 //! | `destination` | where a client wants to go |
 //! | `explain` | what becomes of one destination |
-//! | `heal` | what is stale is evicted, and looked for again |
+//! | `evict_stale` | what is stale is evicted, and looked for again |
 //! | `checks` | what else explains a broken node |
 //!
 //! # Invariants
@@ -37,23 +37,23 @@
 //! Nothing here needs the cluster or an agent, and only `leftovers` a datapath; everything but `evict`, and what uses it,
 //! only reads.
 
-pub mod answer;
 mod checks;
 mod cleanup;
 pub mod destination;
 mod evict;
+pub mod evict_stale;
 pub mod explain;
 #[cfg(test)]
 mod fixture;
 mod gather;
-pub mod heal;
 mod inventory;
 mod judge;
 pub mod layout;
 mod leftovers;
+pub mod map_bytes;
 mod owner;
-pub mod read;
 pub mod report;
+pub mod resolution;
 mod tail_calls;
 
 use std::{
@@ -289,12 +289,16 @@ impl Examination {
 
     /// Programs of an earlier load of ours that run out of sight.
     fn haunting(&self) -> Option<Problem> {
-        let loose = self.report.loose.iter().filter(|loose| heal::haunts(loose));
+        let loose = self
+            .report
+            .loose
+            .iter()
+            .filter(|loose| evict_stale::haunts(loose));
         let programs: Vec<u32> = loose.map(|loose| loose.program).collect();
         let named: Vec<String> = programs.iter().map(ToString::to_string).collect();
         // Whatever else may be another node's.
         let ours = || {
-            let here = heal::known_here();
+            let here = evict_stale::known_here();
             programs.iter().all(|program| here.contains(program))
         };
         let (certainty, how) = if !programs.is_empty() && self.has_current() && ours() {

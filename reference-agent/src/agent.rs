@@ -12,10 +12,10 @@
 
 mod control_loop;
 mod latency;
+mod maglev_metric;
+mod periodic_metrics;
 mod rounds;
-mod scale;
 mod service_ranges;
-mod survey;
 
 use std::{
     net::SocketAddr,
@@ -34,8 +34,8 @@ use tokio_util::sync::CancellationToken;
 use self::{
     control_loop::ControlLoop,
     latency::Latency,
+    periodic_metrics::Survey,
     rounds::{Audits, Rounds},
-    survey::Survey,
 };
 use crate::{
     api_access::ApiServers,

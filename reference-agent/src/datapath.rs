@@ -11,11 +11,11 @@ use doctor::{Evicted, EvictionError, Found, Inventory, Leftovers, LooseProgram};
 use lb_abi::{Address, AddressRange, Config, SERVICE_RANGES};
 use lb_loader::{Attachment, Counts, DeviceKind, Hook, LoaderError, Options, Ownership};
 
+use crate::endpoint_address::Range;
 use crate::maps::{
     LbMaps, MapError,
     kernel::{KernelMaps, Shared},
 };
-use crate::transport::Range;
 use crate::udp::{Connections, KernelConnections};
 
 /// Maps and hooks of one node.

@@ -10,11 +10,11 @@ use std::{
 use lb_abi::address_flags::{LOAD_BALANCER, NODE, VIP};
 
 use crate::{
+    endpoint_address::{Backend, Range, TransportAddress},
     maglev,
     maps::Contents,
     plan::{self, Plan, Selection, Serving},
     resolve,
-    transport::{Backend, Range, TransportAddress},
 };
 
 /// The sections, in order.

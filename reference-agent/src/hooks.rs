@@ -24,7 +24,7 @@ use std::{
 };
 
 use self::{devices::Devices, leftovers::Leftovers};
-use crate::{datapath::Datapath, host::View, metrics::Metrics, transport::Range};
+use crate::{datapath::Datapath, endpoint_address::Range, host::View, metrics::Metrics};
 
 /// Time between two scans: how long a stale program can go unnoticed.
 pub const SCAN: Duration = Duration::from_secs(2);

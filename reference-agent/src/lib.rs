@@ -8,7 +8,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | [`transport`], [`names`] | addresses; identity as numbers |
+//! | [`endpoint_address`], [`names`] | addresses; identity as numbers |
 //! | [`findings`] | parts of objects that can't be used, with reasons |
 //! | [`decode`] | JSON of the API → the model's types, part by part |
 //! | [`relist`] | a watch's lists and events → events without gaps |
@@ -45,6 +45,7 @@ pub mod control;
 pub mod datapath;
 pub mod decode;
 pub mod dump;
+pub mod endpoint_address;
 pub mod events;
 pub mod feed;
 pub mod findings;
@@ -72,5 +73,4 @@ pub mod resolve;
 pub mod status;
 #[cfg(feature = "testing")]
 pub mod testing;
-pub mod transport;
 pub mod udp;

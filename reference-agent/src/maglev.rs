@@ -29,7 +29,7 @@ use std::collections::BTreeSet;
 
 use lb_abi::capacity;
 
-use crate::transport::TransportAddress;
+use crate::endpoint_address::TransportAddress;
 
 /// Sizes of tables: the greatest primes below powers of four, from 2⁶ to 2¹⁶.
 pub const SIZES: [usize; 6] = [61, 251, 1021, 4093, 16_381, 65_521];

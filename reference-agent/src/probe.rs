@@ -21,10 +21,11 @@ use tokio::{
 };
 
 use crate::{
-    api_access, model,
+    api_access,
+    endpoint_address::{Protocol, TransportAddress},
+    model,
     readiness::{Component, Readiness},
     reports::Reports,
-    transport::{Protocol, TransportAddress},
 };
 
 /// The default frontend, of the range that no router forwards (RFC 3927) and that no Service has.

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     FaultError, FaultInjector, Remains,
-    node::{self, BPFFS},
+    commands::{self, BPFFS},
 };
 
 /// Limit until links whose pins were deleted have ended.
@@ -39,7 +39,7 @@ impl StoppedAgent {
         Ok(fault)
     }
 
-    /// Deletes what the agent pins ([`Cluster::pins`](cluster::Cluster::pins)) from the node's bpffs, as if that had been a
+    /// Deletes what the agent pins ([`AgentControl::pins`](cluster::AgentControl::pins)) from the node's bpffs, as if that had been a
     /// container's own. What only pins held ends; everything else stays attached, with its maps.
     ///
     /// Returns when the links have ended. The kernel ends them one after the other, about 20 ms per device, so on a node
@@ -57,7 +57,7 @@ impl StoppedAgent {
             });
         };
         let delete: Vec<&str> = delete.iter().map(String::as_str).collect();
-        node::run(self.injector.cluster(), &self.node, &delete).await?;
+        commands::run(self.injector.cluster(), &self.node, &delete).await?;
         self.links_have_ended().await
     }
 

@@ -20,7 +20,7 @@ use nix::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{FaultError, node};
+use crate::{FaultError, commands};
 
 /// TCP states of connections that are established or being established (`tcp_states.h`).
 const ESTABLISHED: u8 = 1;
@@ -91,7 +91,7 @@ async fn ask(
     arguments.extend(to.iter().map(|address| format!("--to={address}")));
     arguments.extend(reset.then(|| "--reset".to_owned()));
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    node::plumbline(cluster, node, &arguments).await
+    commands::plumbline(cluster, node, &arguments).await
 }
 
 /// Reads the connections, on the node.

@@ -3,8 +3,8 @@
 use cluster::Cluster;
 
 use crate::{
-    FaultError, node,
-    notes::Undone,
+    FaultError, commands,
+    journal::Undone,
     pins::{covered, uncover},
     redirected_agent::redirect_agent,
 };
@@ -29,7 +29,7 @@ pub struct Healed {
 /// The first part that could not be undone; the agent is started all the same.
 pub async fn heal(cluster: &Cluster, node: &str) -> Result<Healed, FaultError> {
     let cgroup = cluster.nodes()?.cgroup_root().to_string_lossy().into_owned();
-    let of_helpers = node::plumbline::<Undone>(cluster, node, &["undo", "--cgroup", &cgroup]).await;
+    let of_helpers = commands::plumbline::<Undone>(cluster, node, &["undo", "--cgroup", &cgroup]).await;
     let (mut healed, first) = match of_helpers {
         Ok(Undone { undone, held }) => {
             let on_node = |line: String| format!("{node}: {line}");

@@ -12,28 +12,28 @@
 //! - `leftover.rs`: socket programs of an earlier load that stay attached; `protocol.rs` and `holder/`: its helper.
 //! - `packets/`: the same for packet programs; `foreign/`: programs of another owner; `maps/`: maps that are not what
 //!   their names or pins say.
-//! - `helper.rs`, `worker.rs`: the two ends of every helper; `notes/`: what helpers do that outlasts their process.
+//! - `helper.rs`, `worker.rs`: the two ends of every helper; `journal/`: what helpers do that outlasts their process.
 //! - `heal.rs`: undoes on a node what faults of dead processes have left.
-//! - `connections.rs`, `remains.rs`, `found.rs`, `kernel.rs`: what is read from a node; `node.rs`: commands there.
+//! - `connections.rs`, `object_counts.rs`, `precheck.rs`, `kernel.rs`: what is read from a node; `commands.rs`: commands there.
 mod agent;
+mod commands;
 pub mod connections;
 mod error;
 pub mod foreign;
-mod found;
 mod heal;
 mod helper;
 pub mod holder;
 mod injector;
+pub mod journal;
 mod kernel;
 mod leftover;
 pub mod maps;
-mod node;
-pub mod notes;
+pub mod object_counts;
 pub mod packets;
 mod pins;
+mod precheck;
 mod protocol;
 mod redirected_agent;
-pub mod remains;
 mod worker;
 
 pub use self::{
@@ -41,15 +41,15 @@ pub use self::{
     connections::Connections,
     error::FaultError,
     foreign::{ForeignPrograms, Tally},
-    found::Found,
     heal::{Healed, heal},
     injector::FaultInjector,
     kernel::boot_id,
     leftover::LeftoverPrograms,
     maps::{Refitted, Twin, TwinMaps},
+    object_counts::Remains,
     packets::{Again, LeftoverPackets},
     pins::HiddenPins,
+    precheck::Found,
     protocol::{As, At, Attached, HeldProgram, Reattached, Staging},
     redirected_agent::{RedirectedAgent, redirect_agent},
-    remains::Remains,
 };

@@ -4,7 +4,7 @@ use cluster::{Cluster, Stop};
 
 use crate::{
     FaultError, FaultInjector,
-    node::{self, BPFFS},
+    commands::{self, BPFFS},
 };
 
 /// Source of the new mount, which tells it from the node's own bpffs.
@@ -33,7 +33,7 @@ impl HiddenPins {
             is_hidden: true,
         };
         let mount = ["mount", "-t", "bpf", SOURCE, BPFFS];
-        node::run(injector.cluster(), node, &mount).await?;
+        commands::run(injector.cluster(), node, &mount).await?;
         Ok(fault)
     }
 
@@ -60,7 +60,7 @@ impl Drop for HiddenPins {
 /// # Errors
 /// The node can't be reached.
 pub(crate) async fn covered(cluster: &Cluster, node: &str) -> Result<bool, FaultError> {
-    let mounts = node::run(cluster, node, &["cat", "/proc/self/mountinfo"]).await?;
+    let mounts = commands::run(cluster, node, &["cat", "/proc/self/mountinfo"]).await?;
     Ok(is_covered(&mounts))
 }
 
@@ -81,7 +81,7 @@ async fn unmount(cluster: &Cluster, node: &str) -> Result<(), FaultError> {
         if !covered(cluster, node).await? {
             break;
         }
-        node::run(cluster, node, &["umount", BPFFS]).await?;
+        commands::run(cluster, node, &["umount", BPFFS]).await?;
     }
     Ok(())
 }

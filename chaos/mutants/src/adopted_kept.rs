@@ -12,7 +12,7 @@ use reference_agent::{
     maps::{Contents, LbMaps, Map, MapError},
 };
 
-use crate::flawed::{Flaw, Flawed};
+use crate::datapath_decorator::{Flaw, Flawed};
 
 /// The production agent's datapath, whose maps keep what an earlier start has left in them.
 pub fn adopted_kept<D: Datapath>(inner: D) -> Flawed<D, AdoptedKept> {

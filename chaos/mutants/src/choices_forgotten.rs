@@ -11,7 +11,7 @@ use std::{
 use doctor::EvictionError;
 use reference_agent::{datapath::Datapath, udp::Connections as _};
 
-use crate::flawed::{Flaw, Flawed};
+use crate::datapath_decorator::{Flaw, Flawed};
 
 /// Far less than the interval between two datagrams of a client.
 const PERIOD: Duration = Duration::from_millis(20);

@@ -7,8 +7,8 @@ use lb_loader::LoaderError;
 use reference_agent::datapath::Datapath;
 
 use crate::{
-    ending::{Ending, Which},
-    flawed::{Flaw, Flawed},
+    datapath_decorator::{Flaw, Flawed},
+    udp_ending::{Ending, Which},
 };
 
 /// The production agent's datapath, which keeps flows to existing backends.

@@ -10,7 +10,7 @@ use lb_loader::{Layer, LoaderError, MapName, Ownership};
 use reference_agent::datapath::Datapath;
 
 use crate::{
-    flawed::{Flaw, Flawed, Misjudges},
+    datapath_decorator::{Flaw, Flawed, Misjudges},
     stale_kept::CGROUP,
 };
 

@@ -14,7 +14,7 @@ use doctor::EvictionError;
 use lb_loader::{LoaderError, empty_map};
 use reference_agent::datapath::Datapath;
 
-use crate::flawed::{Flaw, Flawed};
+use crate::datapath_decorator::{Flaw, Flawed};
 
 /// Less than the interval between two fragments of a client.
 const PERIOD: Duration = Duration::from_millis(1);

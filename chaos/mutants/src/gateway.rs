@@ -16,10 +16,10 @@ use std::{
 
 use reference_agent::{
     control::DesiredState,
+    endpoint_address::Range,
     model::{Dirty, Event, Model},
     names::ObjectId,
     plan::ServicePlan,
-    transport::Range,
 };
 use rtnetlink::{
     RouteMessageBuilder, new_connection,

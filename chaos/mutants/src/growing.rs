@@ -10,7 +10,7 @@ use doctor::{EvictionError, Inventory};
 use lb_loader::{ALLOW_MULTI, HeldProgram, Hook, LoaderError, attach_legacy, programs_attached};
 use reference_agent::datapath::Datapath;
 
-use crate::flawed::{Flaw, Flawed};
+use crate::datapath_decorator::{Flaw, Flawed};
 
 /// The production agent's datapath; at each start, `again` attaches its programs once more.
 pub fn growing<D: Datapath, A: FnOnce() -> Result<(), LoaderError> + Send>(

@@ -60,13 +60,12 @@
 
 pub mod adopted_kept;
 pub mod balancers_owned;
-mod caught;
 pub mod choices_forgotten;
 pub mod cut_unnoticed;
+pub mod datapath_decorator;
 pub mod empty_left_out;
-pub mod ending;
 pub mod endpoints_kept;
-pub mod flawed;
+mod expected_cases;
 pub mod flows_kept;
 pub mod foreign_removed;
 pub mod fragments_forgotten;
@@ -92,6 +91,7 @@ pub mod slices_late;
 pub mod sockets_by_address;
 pub mod stale_kept;
 pub mod starts_twice;
+pub mod udp_ending;
 pub mod wide_release;
 
 use clap::ValueEnum;

@@ -8,10 +8,10 @@ use std::{collections::BTreeSet, net::IpAddr};
 
 use reference_agent::{
     control::{DesiredState, Planner},
+    endpoint_address::{Family, TransportAddress},
     model::{Dirty, Event, Model},
     names::ObjectId,
     plan::{PortPlan, ServicePlan},
-    transport::{Family, TransportAddress},
 };
 
 /// A planner that ignores the node's own sockets.

@@ -7,10 +7,10 @@ use std::collections::{HashMap, HashSet};
 
 use reference_agent::{
     control::{DesiredState, Planner},
+    endpoint_address::Backend,
     model::{Dirty, Event, Model},
     names::{ObjectId, ObjectName},
     plan::ServicePlan,
-    transport::Backend,
 };
 
 /// A planner whose refilled Services have a backend twice.

@@ -9,7 +9,7 @@ use doctor::{EvictionError, Inventory};
 use lb_loader::{ALLOW_MULTI, Hook, LoaderError, attach_legacy, instruction, load_crafted};
 use reference_agent::datapath::Datapath;
 
-use crate::flawed::{Flaw, Flawed};
+use crate::datapath_decorator::{Flaw, Flawed};
 
 /// Operation not permitted, of `errno-base.h`.
 pub const EPERM: i32 = 1;

@@ -9,7 +9,7 @@ use doctor::{EvictionError, Inventory, Place, Scope, evict, inventory};
 use lb_loader::{Hook, LoaderError};
 use reference_agent::datapath::Datapath;
 
-use crate::flawed::{Flaw, Flawed};
+use crate::datapath_decorator::{Flaw, Flawed};
 
 /// The hooks without programs.
 const RECVMSG: [Hook; 2] = [Hook::Recvmsg4, Hook::Recvmsg6];

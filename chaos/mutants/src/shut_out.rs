@@ -6,7 +6,7 @@ use lb_loader::{Hook, LoaderError};
 use reference_agent::datapath::Datapath;
 
 use crate::{
-    flawed::{Flaw, Flawed},
+    datapath_decorator::{Flaw, Flawed},
     stale_kept::{Overlooked, overlooking},
 };
 

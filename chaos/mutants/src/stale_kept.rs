@@ -9,7 +9,7 @@ use doctor::{CgroupState, Found, Inventory, Manner, Place};
 use lb_loader::{ALLOW_MULTI, Layer};
 use reference_agent::datapath::Datapath;
 
-use crate::flawed::{Flaw, Flawed, Misjudges};
+use crate::datapath_decorator::{Flaw, Flawed, Misjudges};
 
 /// Path of every node's own cgroup in its mount namespace, where the agent attaches.
 pub const CGROUP: &str = "/sys/fs/cgroup";

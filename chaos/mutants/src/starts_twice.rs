@@ -8,7 +8,7 @@ use doctor::Inventory;
 use lb_loader::{LoaderError, Ownership};
 use reference_agent::datapath::Datapath;
 
-use crate::flawed::{Flaw, Flawed};
+use crate::datapath_decorator::{Flaw, Flawed};
 
 /// The production agent's datapath, which calls `end` once the leftovers that existed are gone.
 pub fn starts_twice<D: Datapath, E: Fn() + Send>(inner: D, end: E) -> Flawed<D, StartsTwice<E>> {

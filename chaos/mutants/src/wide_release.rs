@@ -11,10 +11,10 @@ use std::collections::{BTreeSet, HashMap};
 
 use reference_agent::{
     control::{DesiredState, Planner},
+    endpoint_address::TransportAddress,
     model::{Dirty, Event, Model, Slice},
     names::{ObjectId, ObjectName},
     plan::{PortPlan, ServicePlan, Set},
-    transport::TransportAddress,
 };
 
 /// Backends, each an address, a port and a protocol.

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fmt};
 
 use self::permitted::Permitted;
 use crate::{
-    seen::{Observation, Outcome, Peer},
+    observation::{Observation, Outcome, Peer},
     state::{Front, State},
     step::{Backend, Condition, Protocol, Service, To, Vantage},
 };

@@ -7,19 +7,19 @@
 //!                        └────────────── shrink ◀──────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! - `step.rs`: steps as data, in files; `words.rs`: steps as text. `state.rs`: which steps are valid, and which
+//! - `step.rs`: steps as data, in files; `text.rs`: steps as text. `state.rs`: which steps are valid, and which
 //!   Service owns a destination. `generate.rs`: random steps. All of these are pure.
 //! - `play/`: two clusters, from their start to the last step of a scenario.
-//! - `seen.rs`: what one cluster showed. `compare.rs`: how two differ. `compare/permitted.rs`: the list of differences
+//! - `observation.rs`: what one cluster showed. `compare.rs`: how two differ. `compare/permitted.rs`: the list of differences
 //!   that both may have.
 //! - `shrink.rs`: fewer steps that still show a difference. `search.rs`: one seed after the other; findings, confirmed
 //!   and shrunk.
 pub mod compare;
 pub mod generate;
+pub mod observation;
 pub mod play;
 pub mod search;
-pub mod seen;
 pub mod shrink;
 pub mod state;
 pub mod step;
-mod words;
+mod text;

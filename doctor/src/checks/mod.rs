@@ -1,8 +1,8 @@
 //! What else explains a broken node, and is cheap to look at.
 //!
-//! `others`: programs and maps that several projects have, or that nothing uses any more.
+//! `shared_objects`: programs and maps that several projects have, or that nothing uses any more.
 
-mod others;
+mod shared_objects;
 
 use std::{
     collections::BTreeMap,
@@ -38,10 +38,10 @@ pub(super) fn checks(parts: &Parts, cgroup: &Path, bpffs: &Path, agent: SocketAd
         checks.extend(hooks(parts));
     }
     checks.extend(other_nodes(parts));
-    checks.extend(others::unexplained(parts));
-    checks.extend(others::generations(parts));
-    checks.extend(others::unused_arrays(parts));
-    checks.extend(others::owners(parts));
+    checks.extend(shared_objects::unexplained(parts));
+    checks.extend(shared_objects::generations(parts));
+    checks.extend(shared_objects::unused_arrays(parts));
+    checks.extend(shared_objects::owners(parts));
     checks
 }
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt::Write as _, net::SocketAddr};
 
 use super::{End, Explanation, Request, Step, Way};
-use crate::answer::Answer;
+use crate::resolution::Answer;
 
 /// Fills in conclusion, culprits, and whether the programs agree.
 pub(super) fn conclude(explanation: &mut Explanation, request: &Request) {

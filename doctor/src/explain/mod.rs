@@ -19,10 +19,10 @@ use serde::{Deserialize, Serialize};
 
 use self::walk::{Chain, walk};
 use super::{
-    answer::Answer,
     layout::From,
-    read::MapBytes,
+    map_bytes::MapBytes,
     report::{Attachment, Direction, Layer, Owner, Place, Report, SCHEMA, Stale},
+    resolution::Answer,
 };
 use crate::destination::{Destination, Family, Protocol};
 

@@ -4,11 +4,11 @@ use std::{collections::BTreeSet, net::SocketAddr};
 
 use super::{End, MOST_FOLLOWED, Step, Way};
 use crate::{
-    answer::Answer,
     destination::Destination,
     layout::{From, Question, Tables},
-    read::MapBytes,
+    map_bytes::MapBytes,
     report::{Attachment, Map, Place, Program, Report},
+    resolution::Answer,
     tail_calls::TailCalls,
 };
 

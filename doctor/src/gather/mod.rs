@@ -17,8 +17,8 @@ use lb_loader::{Ownership, RawMap};
 use super::{
     inventory::{self, Found, Inventory, LooseProgram, MapDescription, ProgramDescription},
     layout::Tables,
+    map_bytes::{MapBytes, ReadError},
     owner,
-    read::{MapBytes, ReadError},
     report::{
         Attachment, Blind, CgroupState, Direction, Holder, Layer, Loose, Manner, Map, Place, ProgArray,
         Program, Standing, XdpMode,

@@ -6,10 +6,11 @@ use super::{
     Inventory, Manner, Scope,
     attached::{Attached, attached, describe},
     cgroups::Hierarchy,
-    holders, loose,
+    holders,
     names::CGROUP_HOOKS,
     pinned, prog_arrays,
     programs::{Owner, Programs},
+    unattached,
 };
 
 /// Looks at everything.
@@ -28,7 +29,7 @@ pub fn inventory(scope: &Scope) -> Result<Inventory, LoaderError> {
     let mut found = describe(raw, &mut programs, &owner)?;
     let mut blind = walked.blind;
     let mut prog_arrays = prog_arrays::look(&mut programs, &mut blind)?;
-    let mut loose = loose::programs(&programs, &owner, &found, &prog_arrays)?;
+    let mut loose = unattached::programs(&programs, &owner, &found, &prog_arrays)?;
     let mut keepers = holders::look(&mut blind);
     keepers.extend(pinned::look(&mut blind));
     for found in &mut found {

@@ -17,7 +17,7 @@
 //! | `attached` | attachments, by cgroup, by device ([`lb_loader::device_programs`]), by link |
 //! | `cgroups` | the hierarchy of cgroups, hidden ones included, and what is attached to each |
 //! | `programs` | descriptions of programs and maps, and whose programs are |
-//! | `loose` | programs that are attached nowhere that can be seen |
+//! | `unattached` | programs that are attached nowhere that can be seen |
 //! | `prog_arrays` | arrays of programs: those that tail calls lead to |
 //! | `holders` | processes that hold programs, maps and links |
 //! | `pinned` | programs, maps and links that are pinned |
@@ -27,11 +27,11 @@ pub(crate) mod attached;
 pub(crate) mod cgroups;
 pub(crate) mod holders;
 mod look;
-pub(crate) mod loose;
 mod names;
 pub(crate) mod pinned;
 mod prog_arrays;
 pub(crate) mod programs;
+pub(crate) mod unattached;
 
 use std::{fmt, path::PathBuf, time::Duration};
 

@@ -1,10 +1,10 @@
 //! Services that two generations of maps see differently.
 
 use crate::{
-    answer::Answer,
     layout::{From, Question, Tables},
-    read::{MapBytes, ReadError},
+    map_bytes::{MapBytes, ReadError},
     report::{MOST_MISLED, Misled, Place},
+    resolution::Answer,
 };
 
 /// What came of a comparison.

@@ -15,24 +15,24 @@
 //! | `pairs` | programs that do the same work in one chain, and the maps in which they differ |
 //! | `groups` | stale attachments of one load, together |
 //! | `compare` | services that two generations of maps see differently |
-//! | `story` | stale attachments in words |
-//! | `undecided` | the rest in words |
+//! | `problem_text` | stale attachments in words |
+//! | `ambiguous` | the rest in words |
 
+mod ambiguous;
 mod compare;
 mod groups;
 mod pairs;
-mod story;
+mod problem_text;
 #[cfg(test)]
 mod tests;
-mod undecided;
 
 use std::collections::BTreeMap;
 
-pub use self::story::ago;
+pub use self::problem_text::ago;
 pub(super) use self::{compare::agree, pairs::related};
 use self::{groups::group, pairs::Pair};
 use super::{
-    read::MapBytes,
+    map_bytes::MapBytes,
     report::{Attachment, Certainty, CgroupState, Manner, Map, Place, Problem, Program, Stale, Standing},
 };
 
@@ -49,9 +49,9 @@ pub(super) fn judge(mut facts: Facts<'_>, bytes: &dyn MapBytes) -> Vec<Problem> 
     let pairs = mark_others(&mut facts);
     let mut problems: Vec<Problem> = group(&facts)
         .iter()
-        .map(|group| story::stale(&facts, group, bytes))
+        .map(|group| problem_text::stale(&facts, group, bytes))
         .collect();
-    problems.extend(undecided::undecided(&facts, &pairs, bytes));
+    problems.extend(ambiguous::undecided(&facts, &pairs, bytes));
     problems.sort_by_key(|problem| (problem.certainty, problem.kind));
     problems
 }

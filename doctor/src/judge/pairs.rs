@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Facts, story::ago};
+use super::{Facts, problem_text::ago};
 use crate::report::{Attachment, Certainty, Map, Place, Program, Stale, Whose};
 
 /// Two attachments, by index, whose programs use different maps of the same name.

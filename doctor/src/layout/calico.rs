@@ -21,7 +21,7 @@ use std::{
 use super::{Answer, From, Frontends, MOST_BACKENDS, MOST_FRONTENDS, Question, bytes};
 use crate::{
     destination::{Destination, Family, Protocol},
-    read::{MapBytes, ReadError},
+    map_bytes::{MapBytes, ReadError},
     report::Map,
 };
 

@@ -27,10 +27,10 @@ use serde::{Deserialize, Serialize};
 
 use self::{calico::Calico, cilium::Cilium, ours::Ours};
 use super::{
-    read::{MapBytes, ReadError},
+    map_bytes::{MapBytes, ReadError},
     report::{Map, Owner, Whose},
 };
-use crate::{answer::Answer, destination::Destination};
+use crate::{destination::Destination, resolution::Answer};
 
 /// Most backends of one service that are read: what the agent itself takes of one (SERVICES.md).
 pub const MOST_BACKENDS: u32 = 16_384;

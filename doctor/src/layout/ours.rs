@@ -15,7 +15,7 @@ use lb_abi::{
 use super::{Answer, From, Frontends, MOST_BACKENDS, MOST_FRONTENDS, Question, bytes};
 use crate::{
     destination::{Destination, Protocol},
-    read::{MapBytes, ReadError},
+    map_bytes::{MapBytes, ReadError},
     report::Map,
 };
 

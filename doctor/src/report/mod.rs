@@ -24,7 +24,7 @@ pub use self::{
     },
     place::{CgroupState, Direction, Layer, Place},
 };
-use super::answer::Answer;
+use super::resolution::Answer;
 
 /// Version of the report's form.
 pub const SCHEMA: u32 = 1;

@@ -15,7 +15,7 @@ use crate::{
     Filesystem, HeldProgram, LoaderError, environment,
     sys::{
         cgroup::{self as bpf, Attached},
-        handle,
+        cgroup_handle,
     },
 };
 
@@ -52,7 +52,7 @@ impl Cgroup {
     /// # Errors
     /// ESTALE or ENOENT: there is no such cgroup any more. EPERM without CAP_DAC_READ_SEARCH.
     pub fn by_id(&self, id: u64) -> io::Result<Self> {
-        let folder = handle::open_cgroup(self.folder.as_fd(), id)?;
+        let folder = cgroup_handle::open_cgroup(self.folder.as_fd(), id)?;
         Ok(Self {
             path: None,
             folder,

@@ -12,13 +12,13 @@ use std::{
 
 use lb_abi::Meta;
 
-use crate::{HeldProgram, Load, LoaderError, MapName, device, node, sys::map};
+use crate::{HeldProgram, Load, LoaderError, MapName, device, node_config, sys::map};
 
 /// The CONNTRACK of the last load that is attached to a device of the calling thread's network namespace, was made for it,
 /// and lays that map out as this version does. `None`: there is no such load, or the kernel does not tell network
 /// namespaces apart (before 5.14).
 pub(crate) fn in_use() -> Result<Option<OwnedFd>, LoaderError> {
-    let namespace = node::namespace_cookie()?;
+    let namespace = node_config::namespace_cookie()?;
     if namespace == 0 {
         return Ok(None);
     }

@@ -10,7 +10,7 @@ use lb_abi::{Config, Meta};
 use crate::{
     DeviceHook, HeldProgram, Hook, Input, LoaderError, MapError, MapName, Maps, Run, attach_link,
     map::Barrier,
-    node,
+    node_config,
     object::{self, Programs},
     sys,
 };
@@ -31,7 +31,7 @@ impl Detached {
     /// Loads all programs, with this many entries of CONNTRACK, as [`Options::flows`](crate::Options::flows). META says that the maps
     /// are live, and CONFIG is [`Config::NONE`].
     pub fn load(flows: u32) -> Result<Self, LoaderError> {
-        let programs = object::load_detached(node::flows(Some(flows))?)?;
+        let programs = object::load_detached(node_config::flows(Some(flows))?)?;
         let maps = Maps::new(|name| programs.map(name))?;
         maps.config.put(&Config::NONE)?;
         let detached = Self {

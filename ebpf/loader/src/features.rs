@@ -17,7 +17,7 @@ use crate::{
     Direction, Hook, LoaderError, environment, ipv6only,
     sys::{
         self, cgroup,
-        filter::{self, Place},
+        clsact::{self, Place},
         netlink::{self, Family, Message, Netlink},
         program::{self, Kind, set_retval_is_offered},
         tcx,
@@ -148,8 +148,8 @@ fn filters(netlink: &mut Netlink) -> Result<bool, LoaderError> {
         parent: Direction::Ingress.parent(),
         priority: 1,
     };
-    let put = filter::add_clsact(netlink, LOOPBACK)
-        .and_then(|_| filter::put(netlink, LOOPBACK, place, program.as_fd(), "passing"));
+    let put = clsact::add_clsact(netlink, LOOPBACK)
+        .and_then(|_| clsact::put(netlink, LOOPBACK, place, program.as_fd(), "passing"));
     // Of a kind of discipline or filter that it does not know.
     offered(put, &[libc::ENOENT, libc::EOPNOTSUPP])
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::sys::{filter, tcx};
+use crate::sys::{clsact, tcx};
 
 /// A socket hook of a cgroup.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -244,8 +244,8 @@ impl Direction {
 
     pub(crate) const fn parent(self) -> u32 {
         match self {
-            Self::Ingress => filter::INGRESS,
-            Self::Egress => filter::EGRESS,
+            Self::Ingress => clsact::INGRESS,
+            Self::Egress => clsact::EGRESS,
         }
     }
 }

@@ -25,14 +25,14 @@
 //! | `program` | [`HeldProgram`]: programs of any owner, by id; [`Load`]: the load of ours that one is of |
 //! | `raw_map` | [`RawMap`]: maps of any owner, by id, in bytes |
 //! | `pinned` | [`pinned_load`], [`LockedPins`]: what is pinned, without a datapath |
-//! | `blind` | [`Blind`]: what could not be looked at |
+//! | `uninspected` | [`Blind`]: what could not be looked at |
 //! | `verify` | what the verifier says about each program |
 //! | `udp` | [`terminate_udp`]: ends connected sockets whose backend is gone |
 //! | `namespace` | [`namespaces()`]: the network namespaces of this machine |
 //! | `detached` | [`Detached`]: programs and maps for tests and measurements, run on packets given to them or by a cgroup's sockets |
 //! | `object` | the embedded object: programs loaded against a set of maps |
 //! | `options` | [`Options`]: what is chosen where the datapath is opened |
-//! | `node` | what follows from the options and the machine: CONFIG, sizes of maps |
+//! | `node_config` | what follows from the options and the machine: CONFIG, sizes of maps |
 //! | `features` | [`features()`]: what this kernel offers, tried out |
 //! | `ipv6only` | where the kernel keeps IPV6_V6ONLY, for the programs |
 //! | `environment` | file systems, privileges, the lock |
@@ -49,7 +49,6 @@
 #![expect(unsafe_code, reason = "bpf(2), and maps as memory")]
 
 mod attachment;
-mod blind;
 mod cgroup;
 mod connections;
 mod datapath;
@@ -65,7 +64,7 @@ mod map;
 mod map_name;
 mod mounts;
 mod namespace;
-mod node;
+mod node_config;
 mod object;
 mod options;
 mod pinned;
@@ -75,6 +74,7 @@ mod sys;
 #[cfg(feature = "testing")]
 mod testing;
 mod udp;
+mod uninspected;
 mod verify;
 
 #[cfg(feature = "testing")]
@@ -84,7 +84,6 @@ pub use self::testing::{
 };
 pub use self::{
     attachment::{Attachment, Ownership, attach_legacy, attach_link, detach_legacy, programs_attached},
-    blind::Blind,
     cgroup::Cgroup,
     datapath::{Attached, Datapath, Replaced},
     detached::Detached,
@@ -104,18 +103,19 @@ pub use self::{
     map_name::MapName,
     mounts::mount_points,
     namespace::{Namespace, Namespaces, namespaces, processes},
-    node::namespace_cookie,
+    node_config::namespace_cookie,
     options::{DeviceMode, NodeOptions, Options},
     pinned::{LockedPins, PinnedLoad, open_pinned, pinned_load},
     program::{HeldProgram, Load, program_ids, retire},
     raw_map::{RawEntry, RawMap, describe_map, map_ids},
     sys::{
         cgroup::{ALLOW_MULTI, ALLOW_OVERRIDE, Attached as CgroupPrograms},
-        filter::XdpMode,
+        clsact::XdpMode,
         link::{Link, Target as LinkTarget},
         map::{Description as MapInfo, Layout},
         test_run::{Input, Run},
     },
     udp::{Terminated, terminate_udp},
+    uninspected::Blind,
     verify::{Refused, Verified, verify},
 };

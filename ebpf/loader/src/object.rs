@@ -13,7 +13,7 @@ use aya::{
 };
 
 use crate::{
-    DeviceHook, HeldProgram, Hook, LoaderError, MapName, ipv6only, node,
+    DeviceHook, HeldProgram, Hook, LoaderError, MapName, ipv6only, node_config,
     sys::{self, program::set_retval_is_offered},
 };
 
@@ -71,7 +71,7 @@ impl Programs {
 }
 
 /// Loads the socket programs, if they are wanted. Maps that are pinned in the folder are used, the others are made and pinned
-/// there; CONNTRACK with this many entries, those of sockets with as many as [`node::sockets`] says. `made` is called when they are
+/// there; CONNTRACK with this many entries, those of sockets with as many as [`node_config::sockets`] says. `made` is called when they are
 /// there, and before any program is.
 ///
 /// The caller has checked the layout of those that are there, and checks that of those that are made.
@@ -163,7 +163,7 @@ pub(crate) fn open(folder: Option<&Path>, flows: u32) -> Result<Ebpf, LoaderErro
         .override_global("IPV6ONLY_MASK", &ipv6only.mask, true)
         .map_max_entries(MapName::Conntrack.name(), flows);
     for map in MapName::PER_SOCKET {
-        loader.map_max_entries(map.name(), node::sockets(flows));
+        loader.map_max_entries(map.name(), node_config::sockets(flows));
     }
     if let Some(folder) = folder {
         for map in MapName::PINNED {

@@ -18,8 +18,9 @@ use crate::{
     HeldProgram, Hook, LoaderError,
     raw_map::bytes_of_value,
     sys::{
-        self, crafted,
+        self,
         map::{ARRAY, Description, HASH, LPM_TRIE, Layout, NO_PREALLOC, PROG_ARRAY},
+        test_objects,
     },
 };
 
@@ -102,7 +103,7 @@ impl CraftedMap {
 
     fn make(name: &str, layout: Layout) -> Result<Self, LoaderError> {
         let failed = || LoaderError::kernel(format!("make a map {name}"));
-        let fd = crafted::create_map(name, layout).map_err(failed())?;
+        let fd = test_objects::create_map(name, layout).map_err(failed())?;
         let description = sys::map::describe(fd.as_fd()).map_err(failed())?;
         let value = bytes_of_value(description.layout)?;
         Ok(Self {
@@ -311,7 +312,7 @@ pub fn load_crafted(
     instructions: &[u64],
 ) -> Result<HeldProgram, LoaderError> {
     let (program_type, attach_type) = hook.into().types();
-    let program = crafted::load(name, program_type, attach_type, instructions)
+    let program = test_objects::load(name, program_type, attach_type, instructions)
         .map_err(LoaderError::kernel(format!("load a program {name}")))?;
     HeldProgram::new(program)
 }
@@ -321,7 +322,7 @@ pub fn load_crafted(
 /// # Errors
 /// What the kernel said.
 pub fn attach_xdp_link(device: u32, program: &HeldProgram) -> Result<OwnedFd, LoaderError> {
-    crafted::link_xdp(device, program.as_fd()).map_err(LoaderError::kernel(format!(
+    test_objects::link_xdp(device, program.as_fd()).map_err(LoaderError::kernel(format!(
         "attach program {} to xdp of device {device} by a link",
         program.id()
     )))

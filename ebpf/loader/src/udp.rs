@@ -10,8 +10,8 @@ use std::{collections::HashSet, io, net::SocketAddr, os::fd::BorrowedFd};
 use crate::{
     LoaderError, namespace,
     sys::{
-        diag::{self, SocketFamily, UdpSocket},
         netlink::{Family, Netlink, errno},
+        sock_diag::{self, SocketFamily, UdpSocket},
     },
 };
 
@@ -54,7 +54,7 @@ fn terminate(backend: SocketAddr, sockets: &HashSet<u64>) -> Result<Terminated, 
     let mut netlink = Netlink::open(Family::Sockets).map_err(failed("list"))?;
     let (mut connected, mut done) = (Vec::new(), Terminated::default());
     for family in [SocketFamily::V4, SocketFamily::V6] {
-        let listed = diag::udp_sockets(&mut netlink, family, backend.port(), |socket: UdpSocket| {
+        let listed = sock_diag::udp_sockets(&mut netlink, family, backend.port(), |socket: UdpSocket| {
             if socket.peer() == backend && sockets.contains(&socket.cookie()) {
                 if connected.len() < MOST {
                     connected.push(socket);

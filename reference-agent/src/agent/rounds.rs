@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::{latency::Latency, survey::Survey};
+use super::{latency::Latency, periodic_metrics::Survey};
 use crate::{
     api_access::ApiServers,
     control::{Changes, Control, DesiredState},

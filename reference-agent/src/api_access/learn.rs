@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, net::SocketAddr};
 
 use super::ApiServers;
-use crate::{model::Service, names::ObjectName, plan::ServicePlan, transport::Protocol};
+use crate::{endpoint_address::Protocol, model::Service, names::ObjectName, plan::ServicePlan};
 
 /// Whether it is `default/kubernetes`, the Service of the API servers in every cluster.
 fn is_kubernetes(name: &ObjectName) -> bool {

@@ -4,15 +4,15 @@
 //! |---|---|
 //! | `config` | the configuration file |
 //! | `run` | the agent |
-//! | `node`, `source`, `log` | groups of options |
+//! | `plan_options`, `source`, `log` | groups of options |
 //! | `plan`, `dump`, `cleanup` | the other commands |
 
 mod cleanup;
 mod config;
 mod dump;
 mod log;
-mod node;
 mod plan;
+mod plan_options;
 mod run;
 mod source;
 

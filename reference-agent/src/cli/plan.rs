@@ -7,20 +7,21 @@ use tokio::task::JoinSet;
 
 use super::{
     Bpffs, ConfigFile,
-    node::NodeFlags,
+    plan_options::NodeFlags,
     source::{Source, SourceFlags},
 };
 use crate::{
     api_access::{ApiAccessFlags, StateAccess},
     control::{DesiredState as _, Planner},
-    dump, feed,
+    dump,
+    endpoint_address::{Protocol, TransportAddress},
+    feed,
     host::{self, HostFlags},
     maps::kernel,
     model::{Event, Probe},
     plan::Perspective,
     probe::ProbeFlags,
     reports::Reports,
-    transport::{Protocol, TransportAddress},
 };
 
 /// The longest wait for all objects to be listed.

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Bpffs, Cgroup, ConfigFile,
     log::LogFlags,
-    node::NodeFlags,
+    plan_options::NodeFlags,
     source::{Source, SourceFlags},
 };
 use crate::{

@@ -13,12 +13,12 @@ use lb_abi::SERVICE_RANGES;
 
 use crate::{
     api_access::{ApiAccessFlags, ApiServers, StateAccess},
+    endpoint_address::Range,
     feed::Feed,
     folder::Folder,
     model::Event,
     reflect,
     reports::Reports,
-    transport::Range,
 };
 
 /// The source of objects.

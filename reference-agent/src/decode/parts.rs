@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::Defect;
 use crate::{
+    endpoint_address::{Family, Protocol, Range, is_usable},
     findings::Reason,
-    transport::{Family, Protocol, Range, is_usable},
 };
 
 /// A port's name, number and protocol; `None`: it is invalid.

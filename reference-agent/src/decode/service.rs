@@ -11,9 +11,9 @@ use super::{
     parts::{address, choice, expected, items, optional_number, port, range},
 };
 use crate::{
+    endpoint_address::Family,
     findings::Reason,
     model::{Policy, Service, ServicePort, SourceRanges},
-    transport::Family,
 };
 
 /// Default `timeoutSeconds` of the session affinity `ClientIP` (`DefaultClientIPServiceAffinitySeconds`).

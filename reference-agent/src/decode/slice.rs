@@ -9,10 +9,10 @@ use super::{
     parts::{address, expected, items, port},
 };
 use crate::{
+    endpoint_address::Family,
     findings::Reason,
     model::{Endpoint, Slice, SlicePort},
     names::NameSet,
-    transport::Family,
 };
 
 /// An EndpointSlice.

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 use doctor::{Found, Place};
 use lb_loader::{DeviceKind, LoaderError};
 
-use crate::{datapath::Datapath, host::View, transport::Family};
+use crate::{datapath::Datapath, endpoint_address::Family, host::View};
 
 /// Most devices that `/readyz` names.
 const NAMED: usize = 8;

@@ -12,7 +12,7 @@ use rtnetlink::packet_route::{
     route::{RouteAttribute, RouteHeader, RouteMessage, RouteType},
 };
 
-use crate::transport::Family;
+use crate::endpoint_address::Family;
 
 /// A network namespace at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

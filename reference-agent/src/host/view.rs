@@ -10,7 +10,7 @@ use ipnet::IpNet;
 use lb_loader::DeviceKind;
 
 use super::snapshot::{Link, LinkKind, Snapshot};
-use crate::transport::Family;
+use crate::endpoint_address::Family;
 
 /// The device to which kube-proxy in IPVS mode adds every Service's address. It receives no packets.
 const IPVS: &str = "kube-ipvs0";

@@ -19,7 +19,7 @@ use rtnetlink::{
 use tokio::{sync::watch, task::AbortHandle, time::sleep};
 
 use super::snapshot::{HostAddress, Link, Snapshot, default_route};
-use crate::transport::Family;
+use crate::endpoint_address::Family;
 
 /// Delay after the first error.
 pub const RETRY_FIRST: Duration = Duration::from_millis(100);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::transport::Protocol;
+use crate::endpoint_address::Protocol;
 
 fn backend(index: usize) -> TransportAddress {
     let [.., a, b] = index.to_be_bytes();

@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, net::IpAddr};
 
 use super::{Dirty, Model};
 use crate::{
+    endpoint_address::{Family, Protocol, TransportAddress},
     names::ObjectId,
-    transport::{Family, Protocol, TransportAddress},
 };
 
 impl Model {

@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, hash_map::Entry};
 
 use super::{Dirty, Exposure, Frontend, Probe, Service, frontends, health_checks};
 use crate::{
+    endpoint_address::TransportAddress,
     hash::HashMap,
     names::{ObjectId, ObjectName},
-    transport::TransportAddress,
 };
 
 /// A Service's claim to a frontend; the least one wins.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt, net::IpAddr};
 
 use super::objects::Service;
-use crate::transport::{Family, Protocol, TransportAddress};
+use crate::endpoint_address::{Family, Protocol, TransportAddress};
 
 /// Most frontends of one Service. A Service of the largest size that the API takes (1.5 MB) could ask for a thousand
 /// million: each of its addresses with each of its ports.

@@ -7,7 +7,7 @@ use super::{
     address_users::AddressUsers,
     objects::{Host, Node},
 };
-use crate::{hash::HashMap, names::ObjectId, transport::Range};
+use crate::{endpoint_address::Range, hash::HashMap, names::ObjectId};
 
 /// Nodes and this machine, and the Services with load balancers at their addresses.
 #[derive(Debug, Default)]

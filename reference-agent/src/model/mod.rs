@@ -11,10 +11,10 @@
 //! | `claims` | the owner of each frontend, among the Services that ask for it |
 //! | `slices`, `endpoints` | a Service's slices; endpoints' addresses that are cluster IPs |
 //! | `machines` | Nodes and this machine; their addresses |
-//! | `tables` | how many slots Maglev's tables of all Services take at most |
+//! | `maglev_size` | how many slots Maglev's tables of all Services take at most |
 //! | `api_frontends` | frontends through which the agent reaches its API servers |
 //! | `service_cidrs` | the ranges of cluster IPs |
-//! | `address_users`, `pool` | addresses and the Services that use them; equal texts in memory once |
+//! | `address_users`, `interned` | addresses and the Services that use them; equal texts in memory once |
 //!
 //! # Guarantees
 //! - Objects are identified by (namespace, name), compared whole; EndpointSlices belong to the Service of their
@@ -35,37 +35,37 @@ mod api_frontends;
 mod claims;
 mod endpoints;
 mod frontends;
+mod interned;
 mod machines;
+mod maglev_size;
 mod objects;
-mod pool;
 mod service_cidrs;
 mod slices;
-mod tables;
 
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use self::{
     claims::{Claim, Claims, claims, find, probe_claim},
     endpoints::Endpoints,
+    interned::Pool,
     machines::Machines,
-    pool::Pool,
     service_cidrs::ServiceCidrs,
     slices::Slices,
 };
 use crate::{
+    endpoint_address::{Range, TransportAddress},
     hash::HashMap,
     names::{Interner, ObjectId, ObjectName},
-    transport::{Range, TransportAddress},
 };
 
 pub use self::{
     frontends::{Exposure, FRONTENDS, Frontend, frontends, health_checks},
+    maglev_size::Tables,
     objects::{
         Endpoint, Event, Host, Kind, Node, Policy, Probe, Service, ServiceCidr, ServicePort, Slice,
         SlicePort, SourceRanges,
     },
     service_cidrs::ServiceRanges,
-    tables::Tables,
 };
 
 /// Services to be planned again.

@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use crate::{
+    endpoint_address::{Protocol, Range, TransportAddress},
     names::{NameSet, ObjectName},
-    transport::{Protocol, Range, TransportAddress},
 };
 
 /// The kind of an object.

@@ -8,7 +8,7 @@ use std::{
 use lb_abi::SERVICE_RANGES;
 
 use super::objects::ServiceCidr;
-use crate::transport::{Family, Range};
+use crate::endpoint_address::{Family, Range};
 
 /// ServiceCIDRs, and ranges of the command line.
 #[derive(Debug, Default)]

@@ -7,9 +7,9 @@ use std::{
 
 use super::Perspective;
 use crate::{
+    endpoint_address::{Backend, Family, Protocol, TransportAddress},
     model::{Endpoint, Model, ServicePort},
     names::ObjectId,
-    transport::{Backend, Family, Protocol, TransportAddress},
 };
 
 /// Most backends of a set: a fourth of BACKENDS, and a sixteenth of SLOTS, so that no Service fills a map.

@@ -23,11 +23,11 @@ use std::{
 use lb_abi::{capacity, frontend_flags};
 
 use crate::{
+    endpoint_address::{Backend, Family, Protocol, Range, TransportAddress},
     findings::Finding,
     maglev::Scale,
     model::{Dirty, Event, Model},
     names::ObjectId,
-    transport::{Backend, Family, Protocol, Range, TransportAddress},
 };
 
 pub use self::{

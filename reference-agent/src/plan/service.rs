@@ -9,12 +9,12 @@ use super::{
     backends::{BACKENDS, Port, Sets, sets},
 };
 use crate::{
+    endpoint_address::{Backend, Family, Range, TransportAddress},
     findings::{Findings, Reason},
     model::{
         Exposure, FRONTENDS, Frontend, Model, Policy, Probe, Service, ServicePort, frontends, health_checks,
     },
     names::ObjectId,
-    transport::{Backend, Family, Range, TransportAddress},
 };
 
 /// Addresses that a finding names.

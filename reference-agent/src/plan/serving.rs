@@ -7,8 +7,8 @@ use std::{
 
 use super::{Plan, PortPlan, Selection};
 use crate::{
+    endpoint_address::{Backend, Range, TransportAddress},
     maglev::{self, Scale},
-    transport::{Backend, Range, TransportAddress},
 };
 
 /// How a frontend is served.

@@ -8,8 +8,8 @@ use std::{
 use ipnet::IpNet;
 
 use crate::{
+    endpoint_address::{Family, Range},
     model::Node,
-    transport::{Family, Range},
 };
 
 /// The pods' network of one node.

@@ -18,7 +18,7 @@ use rtnetlink::{
 };
 
 use super::plan::Hop;
-use crate::transport::Family;
+use crate::endpoint_address::Family;
 
 /// Marks this agent's routes (`rtm_protocol`, rtnetlink(7)): a number that neither linux/rtnetlink.h nor iproute2's
 /// rt_protos has.

@@ -11,13 +11,13 @@ use std::{
 use lb_abi::{BackendId, Service, ServiceId, SlotKey, SourceKey};
 
 use super::{
-    record::{Kept, Record, Slots, entries, members, services_of},
+    service_entries::{Kept, Record, Slots, entries, members, services_of},
     shadow::Shadow,
 };
 use crate::{
+    endpoint_address::Backend,
     maps::{Contents, LbMaps, MapError, SOURCE},
     resolve,
-    transport::Backend,
 };
 
 /// Takes over the maps with what is in them.

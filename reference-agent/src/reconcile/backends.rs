@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use lb_abi::{BackendId, capacity};
 
 use super::departed::is_udp;
-use crate::{hash::HashMap, ids::IdAllocator, transport::Backend};
+use crate::{endpoint_address::Backend, hash::HashMap, ids::IdAllocator};
 
 /// Backends by number, each shared by all its service ports. It counts the slots with it, current ones and those to be
 /// deleted, and the service ports whose established flows may keep it.

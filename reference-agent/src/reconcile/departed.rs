@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use lb_abi::{BackendId, ServiceId};
 
-use crate::transport::{Backend, Protocol, TransportAddress};
+use crate::endpoint_address::{Backend, Protocol, TransportAddress};
 
 /// Most departed backends, and most moved frontends, that are listed; the others are counted.
 pub const DEPARTED_LIMIT: usize = 4096;

@@ -11,12 +11,12 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `shadow.rs` | each map as it was written, and the only way to write it; made of `addresses.rs`, `backends.rs` and `record.rs` (the entries of one number) |
+//! | `shadow.rs` | each map as it was written, and the only way to write it; made of `addresses.rs`, `backends.rs` and `service_entries.rs` (the entries of one number) |
 //! | `adopt.rs` | pinned maps → shadow |
 //! | `ports.rs` | the numbers, frontends and backends of each service port |
 //! | `service_port.rs` | writes service ports, in an order that no packet can observe |
 //! | `departed.rs`, `moved.rs` | UDP backends and frontends whose flows have to be ended |
-//! | `collect.rs` | deletes after a barrier |
+//! | `garbage.rs` | deletes after a barrier |
 //! | `audit.rs` | maps against their shadow |
 //! | `retry.rs` | what failed, and when it is tried again |
 //!
@@ -33,12 +33,12 @@ mod addresses;
 mod adopt;
 mod audit;
 mod backends;
-mod collect;
 mod departed;
+mod garbage;
 mod moved;
 mod ports;
-mod record;
 mod retry;
+mod service_entries;
 mod service_port;
 mod shadow;
 
@@ -54,7 +54,7 @@ use crate::{
 
 use self::{
     audit::Audit,
-    collect::Collection,
+    garbage::Collection,
     ports::{PortRef, SetIds},
     retry::{Failure, Retries},
     service_port::{Prepared, ServicePorts},
@@ -63,8 +63,8 @@ use self::{
 
 pub use self::{
     audit::{Drift, WRONG_LIMIT},
-    collect::COLLECT_AFTER,
     departed::{Bounded, DEPARTED_LIMIT, Departed},
+    garbage::COLLECT_AFTER,
     moved::MovedFrontend,
     retry::{RETRY_FIRST, RETRY_LIMIT, Trouble},
     service_port::REPLACED_LIMIT,
@@ -121,8 +121,8 @@ impl<M: LbMaps> Reconciler<M> {
             if weight >= CHUNK {
                 self.update(&chunk, now);
                 (chunk, weight) = (Vec::new(), 0);
-                if self.shadow.to_delete() >= collect::BATCH {
-                    errors = collect::collect(&mut self.shadow);
+                if self.shadow.to_delete() >= garbage::BATCH {
+                    errors = garbage::collect(&mut self.shadow);
                 }
             }
         }

@@ -13,9 +13,9 @@ use super::{
     shadow::Shadow,
 };
 use crate::{
+    endpoint_address::{TransportAddress, node_port},
     hash::HashMap,
     maps::LbMaps,
-    transport::{TransportAddress, node_port},
 };
 
 /// A UDP frontend that has passed to another service port, or to none. Its flows and connected sockets would last as long

@@ -49,8 +49,8 @@ impl PortRef {
     fn first(service: ObjectId) -> Self {
         let port = PortId {
             name: PortName::Of("".into()),
-            protocol: crate::transport::Protocol::Tcp,
-            family: crate::transport::Family::V4,
+            protocol: crate::endpoint_address::Protocol::Tcp,
+            family: crate::endpoint_address::Family::V4,
         };
         Self { service, port }
     }

@@ -21,16 +21,16 @@ use super::{
     departed::{Bounded, Departed, is_udp},
     moved::{MovedFrontend, Owners},
     ports::{Port, PortRef, Ports, SETS, SetIds, Wanted, wanted_by},
-    record::Record,
     retry::Failure,
+    service_entries::Record,
     shadow::{Shadow, Staged},
 };
 use crate::{
+    endpoint_address::{Backend, TransportAddress},
     hash::HashSet,
     maps::{LbMaps, MapError},
     names::ObjectId,
     plan::{PortId, PortPlan, ServicePlan, Set},
-    transport::{Backend, TransportAddress},
 };
 
 /// How many slots of new sets are put together at most, but for the last set of them.

@@ -14,7 +14,7 @@
 //! - A number has a record from its allocation until no entry carries it any more. Meanwhile it is a service port's,
 //!   adopted and unclaimed, or retired.
 //! - The `delete_` operations of slots, services, sources and backends come after a barrier that is later than
-//!   whatever led there: see `collect.rs`.
+//!   whatever led there: see `garbage.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,15 +26,15 @@ use lb_abi::{
 use super::{
     addresses::Addresses,
     backends::Backends,
-    record::{Kept, Record, Slots, count, entries, members, services_of},
+    service_entries::{Kept, Record, Slots, count, entries, members, services_of},
 };
 use crate::{
+    endpoint_address::Backend,
     hash::HashMap,
     ids::IdAllocator,
     maps::{Contents, LbMaps, Map, MapError, Partial, SOURCE},
     names::ObjectId,
     resolve::source_of,
-    transport::Backend,
 };
 
 /// What is in the maps.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use lb_abi::{Address, BackendId, FrontendKey, Service, ServiceId, SlotKey, SourceKey};
 
-use crate::transport::{Backend, Range, TransportAddress};
+use crate::endpoint_address::{Backend, Range, TransportAddress};
 
 /// A state of an entry that no complete set of writes leaves.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

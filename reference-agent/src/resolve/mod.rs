@@ -16,9 +16,9 @@ use lb_abi::{
 };
 
 use crate::{
+    endpoint_address::{Backend, Range, TransportAddress},
     maps::{Contents, SOURCE},
     plan::{Selection, Serving},
-    transport::{Backend, Range, TransportAddress},
 };
 
 pub use self::defect::Defect;

@@ -7,11 +7,11 @@ use std::{
 
 use crate::{
     control::{DesiredState as _, Planner},
+    endpoint_address::Backend,
     model::{Event, Host, Kind, Model, Node, Service, Slice},
     names::ObjectName,
     plan::{self, Perspective, Plan, ServicePlan},
     resolve,
-    transport::Backend,
 };
 
 use super::World;

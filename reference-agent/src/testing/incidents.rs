@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 
 use crate::{
+    endpoint_address::TransportAddress,
     model::{Event, Service, Slice},
-    transport::TransportAddress,
 };
 
 use super::{

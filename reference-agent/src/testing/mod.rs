@@ -16,13 +16,13 @@ use std::{
 
 use crate::{
     control::{Control, DesiredState, Planner},
+    endpoint_address::TransportAddress,
     maps::{Contents, LbMaps, faulty::FaultyMaps, memory::MemoryMaps},
     model::{Event, Host, Kind, Service, Slice},
     names::ObjectId,
     plan::{self, Perspective, Serving},
     reconcile::COLLECT_AFTER,
     resolve::{self, Resolved},
-    transport::TransportAddress,
 };
 
 use self::{

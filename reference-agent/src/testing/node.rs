@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     datapath::Datapath,
+    endpoint_address::Range,
     maps::{Contents, LbMaps as _, memory::MemoryMaps},
-    transport::Range,
 };
 
 /// A node that outlives its agents, like maps and programs in a kernel. Clones are the same node.

@@ -6,8 +6,8 @@ use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, Service, Servic
 
 use super::node::Node;
 use crate::{
+    endpoint_address::Range,
     maps::{Contents, LbMaps, Map, MapError},
-    transport::Range,
 };
 
 /// The maps of a [`Node`].

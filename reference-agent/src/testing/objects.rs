@@ -3,9 +3,9 @@
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use crate::{
+    endpoint_address::{Backend, Protocol, TransportAddress},
     model::{Endpoint, Service, ServicePort, Slice, SlicePort},
     names::ObjectName,
-    transport::{Backend, Protocol, TransportAddress},
 };
 
 /// `namespace/name`.

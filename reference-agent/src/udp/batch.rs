@@ -12,8 +12,8 @@ use lb_abi::{
 
 use super::lookup::{Lookup, address};
 use crate::{
+    endpoint_address::{Protocol, TransportAddress, node_port},
     reconcile::{Departed, MovedFrontend},
-    transport::{Protocol, TransportAddress, node_port},
 };
 
 /// Departed backends, each once for each service port, and moved frontends.

@@ -9,7 +9,7 @@ use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, ServiceId, UDP,
 use lb_loader::LoaderError;
 
 use super::Connections;
-use crate::transport::node_port;
+use crate::endpoint_address::node_port;
 
 /// UDP backends and frontends, and the node's addresses.
 #[derive(Debug, Default)]

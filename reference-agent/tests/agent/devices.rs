@@ -10,11 +10,11 @@ use std::{
 
 use lb_loader::{DeviceKind, Hook, Ownership};
 use reference_agent::{
+    endpoint_address::Family,
     hooks::{Hooks, SCAN},
     host::View,
     metrics::Metrics,
     testing::node::Node,
-    transport::Family,
 };
 
 /// A host with these devices.

@@ -10,10 +10,10 @@ use kube::{
 use lb_abi::Address;
 use reference_agent::{
     datapath::Datapath as _,
+    endpoint_address::Range,
     folder::Folder,
     model::{Event, Model},
     testing::node::Node,
-    transport::Range,
 };
 use serde_json::json;
 use tempfile::TempDir;

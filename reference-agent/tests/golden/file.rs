@@ -6,7 +6,7 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use anyhow::{Context as _, bail, ensure};
-use reference_agent::{model::Kind, plan::Perspective, transport::TransportAddress};
+use reference_agent::{endpoint_address::TransportAddress, model::Kind, plan::Perspective};
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -1,10 +1,10 @@
 //! Who serves: entries of all slices brought together, readiness, sets.
 
 use reference_agent::{
+    endpoint_address::Family,
     model::{Event, Slice},
     plan::BACKENDS,
     testing::objects::{service, slice},
-    transport::Family,
 };
 use rstest::rstest;
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use reference_agent::{
+    endpoint_address::Range,
     model::{Event, Host, Model, Node},
     names::ObjectId,
     plan,
-    transport::Range,
 };
 
 use super::support::{here, ips, marked, model, ranges, served, x};

@@ -1,9 +1,9 @@
 //! The frontends of a Service, their backends, and the owner of a frontend among several Services.
 
 use reference_agent::{
+    endpoint_address::Range,
     model::{Event, FRONTENDS, Policy, Service, SourceRanges},
     testing::objects::{name, service},
-    transport::Range,
 };
 use rstest::rstest;
 

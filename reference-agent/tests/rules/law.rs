@@ -5,11 +5,11 @@ use std::{collections::BTreeMap, net::SocketAddr};
 
 use proptest::{prelude::*, sample::Index};
 use reference_agent::{
+    endpoint_address::Range,
     model::{Event, Host, Model, Node, Policy, Probe, Service, Slice, SourceRanges},
     names::{ObjectId, ObjectName},
     plan::{self, Perspective, Selection, ServicePlan},
     testing::objects::{address, name as name_of, service, slice},
-    transport::Range,
 };
 
 use super::support::{here, ips, ranges, with_endpoints};

@@ -8,6 +8,7 @@ use std::{
 use lb_abi::{address_flags, frontend_flags};
 
 use reference_agent::{
+    endpoint_address::{Backend, TransportAddress},
     maglev::{self, Scale},
     model::{Event, Host, Model, Service, Slice},
     plan::{self, Perspective, PortPlan, Selection, Set},
@@ -16,7 +17,6 @@ use reference_agent::{
         objects::{address, addresses, name, service, slice},
         served,
     },
-    transport::{Backend, TransportAddress},
 };
 use rstest::rstest;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use reference_agent::{
+    endpoint_address::Range,
     model::{Event, Kind, Model, ServiceCidr},
-    transport::Range,
 };
 
 use super::support::ranges;

@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use reference_agent::{
     decode::Decoded,
+    endpoint_address::{Backend, Range, TransportAddress},
     findings::Reason,
     model::{Endpoint, Event, Model, Service, Slice},
     names::NameSet,
     plan::{self, Perspective, ServicePlan},
     testing::objects::{name, service, slice},
-    transport::{Backend, Range, TransportAddress},
 };
 
 /// This node's name.

@@ -19,7 +19,7 @@
 //! [`Proxy`] applies the same faults to clients of Kubernetes' own API server.
 //!
 //! Modules import in one direction: `status` (errors), `respond` (responses) and `kinds` (defaults and validation of each
-//! kind) are at the bottom; `patch/`, `managed/` (server-side apply), `selector` and `table/` use them; `store/` (objects,
+//! kind) are at the bottom; `patch/`, `server_side_apply/` (server-side apply), `selector` and `printers/` use them; `store/` (objects,
 //! history, deletion, addresses) is above these; `faults/` decide what clients see of it; `http/` answers requests, with
 //! `discovery`, `openapi`, `protobuf/` and `kubelet`; `serve` has the connections, `replica` the life of a server, and
 //! `proxy/` applies faults in front of another one. `config` has the bounds, `auth` and `pki` the tokens and certificates.
@@ -31,19 +31,19 @@ pub mod faults;
 mod http;
 mod kinds;
 pub mod kubelet;
-mod managed;
 mod openapi;
 mod patch;
 mod pki;
+mod printers;
 mod protobuf;
 mod proxy;
 mod replica;
 mod respond;
 mod selector;
 mod serve;
+mod server_side_apply;
 mod status;
 mod store;
-mod table;
 
 pub use auth::{Auth, new_token};
 pub use config::{Config, ConfigError};

@@ -22,7 +22,7 @@ use tokio::{
     sync::oneshot,
 };
 
-use crate::{cluster::ClusterRef, near::near};
+use crate::{cluster::ClusterRef, suggestions::near};
 
 /// Run one case in a running cluster, as its order describes. The report is `case.json` in the folder of the order. The
 /// end of stdin interrupts the case.

@@ -22,7 +22,7 @@ use scenarios::{
 };
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::{COULD_NOT_RUN, count::counted, lab::TargetArgs};
+use crate::{COULD_NOT_RUN, lab::TargetArgs, plural::counted};
 
 /// The default second implementation.
 const AGAINST: &str = "kube-proxy-nftables";

@@ -10,7 +10,7 @@
 //!   claims.
 //! - `compare.rs`: two implementations, compared by random scenarios.
 //! - `targets.rs`: the targets of `suites/targets`.
-//! - `cluster/`: clusters by a kubeconfig. `count.rs`: numbers as readable text. `near.rs`: names similar to a
+//! - `cluster/`: clusters by a kubeconfig. `plural.rs`: numbers as readable text. `suggestions.rs`: names similar to a
 //!   misspelled one.
 //! - `doctor/`: programs that rewrite connections on a node, of any implementation, and stale ones among them.
 //! - `repair/`: removes and undoes what killed runs have left (`cleanup`, `heal`).
@@ -19,17 +19,17 @@
 mod case;
 mod cluster;
 mod compare;
-mod count;
 mod doctor;
 mod interruption;
 mod lab;
 mod list;
-mod near;
 mod node;
+mod plural;
 mod quick;
 mod repair;
 mod report;
 mod run;
+mod suggestions;
 mod targets;
 mod watch;
 #[cfg(test)]

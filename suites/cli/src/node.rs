@@ -25,9 +25,9 @@ pub(crate) enum Command {
     /// Print the first process of a container, as JSON
     Process(ProcessArguments),
     /// Undo what killed helpers have done, as JSON
-    Undo(faults::notes::Arguments),
+    Undo(faults::journal::Arguments),
     /// Count programs, links, maps, pins and rules of the node, as JSON
-    Remains(faults::remains::Arguments),
+    Remains(faults::object_counts::Arguments),
 }
 
 #[derive(Debug, clap::Args)]
@@ -68,12 +68,14 @@ pub(crate) async fn node(command: &Command) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Undo(arguments) => {
-            let undone = faults::notes::undo(arguments).await.map_err(anyhow::Error::msg)?;
+            let undone = faults::journal::undo(arguments)
+                .await
+                .map_err(anyhow::Error::msg)?;
             println!("{}", serde_json::to_string(&undone)?);
             Ok(ExitCode::SUCCESS)
         }
         Command::Remains(arguments) => {
-            let remains = faults::remains::count(arguments).map_err(anyhow::Error::msg)?;
+            let remains = faults::object_counts::count(arguments).map_err(anyhow::Error::msg)?;
             println!("{}", serde_json::to_string(&remains)?);
             Ok(ExitCode::SUCCESS)
         }

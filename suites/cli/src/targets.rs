@@ -8,7 +8,7 @@ use clap::Subcommand;
 use cluster::target::{Api, Installation, Target};
 use comfy_table::{Table, presets};
 
-use crate::{COULD_NOT_RUN, near::near};
+use crate::{COULD_NOT_RUN, suggestions::near};
 
 mod script;
 

@@ -96,7 +96,7 @@ impl Cluster {
     ///
     /// # Errors
     /// The place does not exist.
-    pub async fn command(&self, place: &Place, argv: &[String]) -> Result<Placed, ClusterError> {
+    async fn command(&self, place: &Place, argv: &[String]) -> Result<Placed, ClusterError> {
         match place {
             Place::Pod { namespace, name } => self.pods.command(namespace, name, argv).await,
             Place::Host { node } => self.nodes()?.command(node, argv).await,

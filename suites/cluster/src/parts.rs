@@ -48,8 +48,7 @@ pub trait PodAccess: Send + Sync {
 /// Processes on nodes, outside any pod.
 #[async_trait]
 pub trait NodeAccess: Send + Sync {
-    /// Capabilities beyond starting processes: [`Capability::Node`] if processes run as root in the node's own
-    /// namespaces, and others that concern nodes.
+    /// Capabilities beyond starting processes: those that concern nodes, such as [`Capability::Baseline`].
     fn capabilities(&self) -> BTreeSet<Capability>;
 
     /// Prepares the command that runs a program on a node.
@@ -72,7 +71,8 @@ pub trait NodeAccess: Send + Sync {
 /// The agents of the target, one on each node.
 #[async_trait]
 pub trait AgentControl: Send + Sync {
-    /// Capabilities beyond stopping and starting: [`Capability::AgentCleanup`] …
+    /// [`Capability::Node`] if agents can be stopped and started, and capabilities beyond that, such as
+    /// [`Capability::AgentCleanup`].
     fn capabilities(&self) -> BTreeSet<Capability>;
 
     /// The agents' pins, as patterns of paths below a node's bpffs (see

@@ -15,9 +15,9 @@ use tokio::time::{Instant, sleep};
 use super::{
     Agents, KubernetesError, LIMITS, Options, daemon_set,
     error::api,
-    hosts,
     labels::{MANAGED_BY, MANAGER},
     limits::ask,
+    node_access,
     pods::{on, remove, replace, running, status},
 };
 
@@ -51,7 +51,7 @@ impl AgentController<'_> {
     ) -> Result<Option<u32>, KubernetesError> {
         let mut words = vec!["process", "--container", container];
         words.extend(signal.into_iter().flat_map(|signal| ["--signal", signal]));
-        hosts::ask(self.client, self.options, node, &words).await
+        node_access::ask(self.client, self.options, node, &words).await
     }
 
     /// Stops the agent of a node until it is started again; returns when none of its pods is left.

@@ -10,7 +10,8 @@ use nix::{
 
 /// Finds the oldest process of a container on its node, and sends it a signal if one is named; `None` if the
 /// container has none.
-/// // `id` is the container's id, which runtimes use in the name of its cgroup.
+///
+/// `id` is the container's id, which runtimes use in the name of its cgroup.
 ///
 /// # Errors
 /// As text, for stderr: processes can't be listed, or can't be signalled.

@@ -45,9 +45,11 @@ pub struct ExecArguments {
 
 impl ExecArguments {
     /// The only argument of `plumbline exec-in-pod`.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
+    ///
+    /// # Errors
+    /// The kubeconfig's path is not UTF-8.
+    pub fn to_json(&self) -> serde_json::Result<String> {
+        serde_json::to_string(self)
     }
 }
 
@@ -192,6 +194,9 @@ mod tests {
             pod: "p".to_owned(),
             argv: vec!["probe".to_owned(), "a b".to_owned()],
         };
-        assert_eq!(arguments.to_json().parse::<ExecArguments>().unwrap(), arguments);
+        assert_eq!(
+            arguments.to_json().unwrap().parse::<ExecArguments>().unwrap(),
+            arguments
+        );
     }
 }

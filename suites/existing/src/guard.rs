@@ -181,6 +181,7 @@ impl Guard {
 
     /// Removes the pods, and leaves the Lease with the note about unhealed nodes in its namespace. It is not renewed
     /// any more; `plumbline heal`, `plumbline cleanup` and the next run with [`Tier::Node`] take it over.
+    ///
     /// # Errors
     /// Pods are left, too.
     pub async fn leave(self) -> Result<(), KubernetesError> {

@@ -16,7 +16,7 @@ use k8s_openapi::{
 use kube::{Api, Client, ResourceExt as _, api::ListParams};
 use tokio::time::{Instant, sleep};
 
-use super::{KubernetesError, LIMITS, Options, Tier, error::api, labels::LEASE, limits::ask, note};
+use super::{KubernetesError, LIMITS, Options, Tier, error::api, labels::LEASE, lease_note, limits::ask};
 
 /// A run that holds a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,13 +50,16 @@ pub async fn holders(client: &Client, namespace: &str) -> Result<Vec<Holder>, Ku
 /// [`KubernetesError::UnderTest`], [`KubernetesError::Unhealed`].
 pub(super) async fn expect_alone(client: &Client, options: &Options) -> Result<(), KubernetesError> {
     let mut all = others(client, &options.namespace).await?;
-    all.retain(|other| exclude(options.tier, note::tier(other)));
+    all.retain(|other| exclude(options.tier, lease_note::tier(other)));
     let living = living(client, &all).await?;
     if let Some(other) = living.first() {
         return Err(under_test(other));
     }
     // Under this tier, the run has pods on the unhealed nodes.
-    match all.iter().find(|other| note::is_beyond(other, options.tier)) {
+    match all
+        .iter()
+        .find(|other| lease_note::is_beyond(other, options.tier))
+    {
         Some(other) => Err(KubernetesError::Unhealed {
             run: other.labels().get(RUN_LABEL).cloned().unwrap_or_default(),
             namespace: other.namespace().unwrap_or_default(),

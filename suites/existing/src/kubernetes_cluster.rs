@@ -26,11 +26,12 @@ use super::{
     ExecArguments, Host, KubernetesError, LIMITS, Options, Tier,
     api_servers::ListedServers,
     error::words,
-    hosts, installed,
+    node_access,
+    node_discovery::scout,
     options::{host_pod, on_host},
-    scouts::scout,
     software,
     survey::{self, survey},
+    target_agents,
 };
 
 /// What another process needs to attach to the same cluster, except for the provider's own parts.
@@ -152,7 +153,7 @@ impl KubernetesCluster {
             options, description, ..
         } = &self.about;
         if options.tier >= Tier::Node {
-            self.about.host = Some(hosts::look(&self.client, options, &description.nodes).await?);
+            self.about.host = Some(node_access::look(&self.client, options, &description.nodes).await?);
         }
         Ok(())
     }
@@ -190,13 +191,18 @@ impl KubernetesCluster {
 /// Adds the agents that the target describes, unless the provider has a part for them.
 fn with_agents(mut own: Own, client: &Client, options: &Options) -> Own {
     if own.parts.agents.is_none() {
-        own.parts.agents = installed::agents(client, options);
+        own.parts.agents = target_agents::agents(client, options);
     }
     own
 }
 
 /// Prepares a program in a pod by the API, with its pipes bridged.
-fn in_pod(options: &Options, namespace: &str, pod: String, argv: Vec<String>) -> Placed {
+fn in_pod(
+    options: &Options,
+    namespace: &str,
+    pod: String,
+    argv: Vec<String>,
+) -> Result<Placed, ClusterError> {
     let arguments = ExecArguments {
         connection: options.connection.clone(),
         namespace: namespace.to_owned(),
@@ -204,11 +210,15 @@ fn in_pod(options: &Options, namespace: &str, pod: String, argv: Vec<String>) ->
         argv,
     };
     let mut command = Command::new(&options.plumbline);
-    command.arg("exec-in-pod").arg(arguments.to_json());
-    Placed {
+    let arguments = arguments.to_json();
+    let arguments =
+        arguments.map_err(|error| ClusterError::failed(format!("start a program in {namespace}"), error))?;
+    command.arg("exec-in-pod").arg(arguments);
+
+    Ok(Placed {
         command,
         placement: Placement::default(),
-    }
+    })
 }
 
 /// Nodes through the run's pods with host network; under [`Tier::Node`] these are privileged and start root's
@@ -233,7 +243,7 @@ impl NodeAccess for RunPods {
         } else {
             in_image(&options.program, argv)
         };
-        Ok(in_pod(options, &options.namespace, host_pod(node), argv))
+        in_pod(options, &options.namespace, host_pod(node), argv)
     }
 
     fn cgroup_root(&self) -> &Path {
@@ -293,7 +303,7 @@ impl PodAccess for ApiPods {
     async fn command(&self, namespace: &str, pod: &str, argv: &[String]) -> Result<Placed, ClusterError> {
         let options = &self.options;
         let argv = in_image(&options.program, argv);
-        Ok(in_pod(options, namespace, pod.to_owned(), argv))
+        in_pod(options, namespace, pod.to_owned(), argv)
     }
 
     async fn log(&self, namespace: &str, pod: &str) -> Result<String, ClusterError> {

@@ -30,8 +30,8 @@ use super::{
     error::{Hidden, api, words},
     holders::{lives, under_test},
     labels::LEASE,
+    lease_note::{self, Left},
     limits::ask,
-    note::{self, Left},
 };
 
 mod state;
@@ -141,13 +141,13 @@ async fn after(
     if lives(leases, there).await? {
         return Err(under_test(there));
     }
-    if note::is_beyond(there, options.tier) {
+    if lease_note::is_beyond(there, options.tier) {
         return Err(KubernetesError::Unhealed {
             run: there.labels().get(RUN_LABEL).cloned().unwrap_or_default(),
             namespace: options.namespace.clone(),
         });
     }
-    let left = note::left(there)?;
+    let left = lease_note::left(there)?;
     let more = left.iter().flat_map(|left| left.nodes.iter().cloned());
     let mut next = own(options, nodes.iter().cloned().chain(more).collect(), who)?;
     next.metadata.resource_version = there.metadata.resource_version.clone();
@@ -199,7 +199,7 @@ async fn remove(leases: &Api<Object>, uid: Option<String>) -> Result<(), Kuberne
 }
 
 fn own(options: &Options, nodes: BTreeSet<String>, who: &str) -> Result<Object, KubernetesError> {
-    let annotations = note::annotations(options, nodes).map_err(|error| KubernetesError::Api {
+    let annotations = lease_note::annotations(options, nodes).map_err(|error| KubernetesError::Api {
         what: "take the Lease of the cluster".to_owned(),
         why: error.to_string(),
     })?;
@@ -330,5 +330,5 @@ pub async fn left_on_nodes(client: &Client, namespace: &str) -> Result<Option<Le
     let leases: Api<Object> = Api::namespaced(client.clone(), namespace);
     let what = "read the Lease of the cluster";
     let there = ask(what, leases.get_opt(LEASE)).await?.map_err(api(what))?;
-    there.as_ref().map_or(Ok(None), note::left)
+    there.as_ref().map_or(Ok(None), lease_note::left)
 }

@@ -15,11 +15,11 @@
 //! among its capabilities.
 //!
 //! Files: `options` (options of a run), `kubeconfig` (its files), `kubernetes_cluster` (survey and assembly),
-//! `survey` and `rights` (checks before the run), `scouts` (finds nodes that can't be listed), `api_servers`
-//! (endpoints of `default/kubernetes`), `secrets` (image pull Secrets), `labels`, `guard`, `lease`, `holders`, `note`
-//! and `pods` (the run's hold of the cluster), `installed` (observes agents), `agents` and `daemon_set` (stop and
-//! start agents), `hosts` (access to nodes through the run's pods), `on_node` and `container` (programs in these
-//! pods), `exec` (a program in a pod, and its pipes), `proxy` (HTTP proxy of the API server), `error`, `limits`.
+//! `survey` and `rights` (checks before the run), `node_discovery` (finds nodes that can't be listed), `api_servers`
+//! (endpoints of `default/kubernetes`), `secrets` (image pull Secrets), `labels`, `guard`, `lease`, `holders`, `lease_note`
+//! and `pods` (the run's hold of the cluster), `target_agents` (observes agents), `agents` and `daemon_set` (stop and
+//! start agents), `node_access` (access to nodes through the run's pods), `on_node` and `container` (programs in these
+//! pods), `exec` (a program in a pod, and its pipes), `http_proxy` (HTTP proxy of the API server), `error`, `limits`.
 
 mod agents;
 mod api_servers;
@@ -29,23 +29,23 @@ mod error;
 mod exec;
 mod guard;
 mod holders;
-mod hosts;
-mod installed;
+mod http_proxy;
 mod kubeconfig;
 mod kubernetes_cluster;
 mod labels;
 mod lease;
+mod lease_note;
 mod limits;
-mod note;
+mod node_access;
+mod node_discovery;
 mod on_node;
 mod options;
 mod pods;
-mod proxy;
 mod rights;
-mod scouts;
 mod secrets;
 mod software;
 mod survey;
+mod target_agents;
 
 pub use container::container_process;
 pub use daemon_set::give_back;
@@ -55,8 +55,8 @@ pub use guard::Guard;
 pub use holders::{Holder, holders};
 pub use kubernetes_cluster::{About, ApiPods, KubernetesCluster, Own};
 pub use lease::{LeaseState, LeaseWatch, left_on_nodes, remove_lease};
+pub use lease_note::Left;
 pub use limits::{LIMITS, Limits};
-pub use note::Left;
 pub use on_node::{Host, OnNodeError, host, on_node};
 pub use options::{Agents, Connection, Options, PodOptions, Tested, Tier};
 pub use rights::rules;

@@ -13,7 +13,7 @@ use cluster::{
 use kube::{Client, Config};
 use serde::{Deserialize, Serialize};
 
-use super::{KubernetesError, LIMITS, kubeconfig::KubeconfigFiles, proxy::corrected};
+use super::{KubernetesError, LIMITS, http_proxy::corrected, kubeconfig::KubeconfigFiles};
 
 /// All options.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -14,10 +14,10 @@ use kube::{
 use tokio::time::timeout;
 
 use super::{
-    KubernetesError, LIMITS, Options, Tier, api_servers, daemon_set, error, installed,
+    KubernetesError, LIMITS, Options, Tier, api_servers, daemon_set, error,
     labels::{ARCHITECTURE, OS},
     limits::ask,
-    rights,
+    rights, target_agents,
 };
 
 /// Reads the description of a cluster, and why nodes are left out. Nothing is written: the one Service that is sent
@@ -46,7 +46,7 @@ pub(super) async fn survey(
     };
     let mut capabilities = families(client, options.confined().unwrap_or("default")).await?;
     if let Some(agents) = &options.tested.agents {
-        installed::check(client, agents, &nodes).await?;
+        target_agents::check(client, agents, &nodes).await?;
         if options.tier >= Tier::Node {
             daemon_set::expect(client, &agents.agent).await?;
         }

@@ -29,8 +29,8 @@ const SIGNAL: &str = "signal";
 const TARGETS: [u16; 2] = [7001, 7002];
 /// The signal's port is this plus the number of the fence.
 const FIRST_PORT: u16 = 20_000;
-/// The port of control Services.
-const CONTROL_PORT: u16 = 80;
+/// The port of control Services: none that a case's Service has.
+const CONTROL_PORT: u16 = FIRST_PORT;
 
 /// The backend and the Services of a case.
 pub(crate) struct OwnServices {

@@ -10,11 +10,11 @@ use cluster::{
 
 use super::{
     KindError, LIMITS,
+    access::{DebugClient, keep, node},
     agents::{self, Agents},
     containers::Container,
     error::cluster_error,
-    places::{DebugClient, keep, node},
-    placing::{self, on_node},
+    process_lookup::{self, on_node},
 };
 
 /// The agents, and their nodes.
@@ -72,7 +72,7 @@ impl AgentControl for KindAgents {
         let found = node(&self.nodes, name)?;
         let state = self.agents.state(&self.client.0, found).await;
         let mut state = state.map_err(cluster_error(&format!("ask for the agent of {name}")))?;
-        state.pid = state.pid.and_then(|pid| placing::as_on_node(found, pid));
+        state.pid = state.pid.and_then(|pid| process_lookup::as_on_node(found, pid));
         Ok(state)
     }
 
@@ -110,7 +110,7 @@ impl AgentControl for KindAgents {
 
     async fn clean_up(&self, name: &str) -> Result<(), ClusterError> {
         let found = node(&self.nodes, name)?;
-        let what = format!("wipe what the agent of {name} keeps");
+        let what = format!("clean up after the agent of {name}");
         if self.state(name).await?.pid.is_some() {
             return Err(ClusterError::Failed {
                 what,

@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, path::Path};
 
 use kube::Client;
 
-use super::{KindError, LIMITS, PROGRAMS, PodNetwork, agents, containers::Container, placing, state::Folder};
+use super::{
+    KindError, LIMITS, PROGRAMS, PodNetwork, agents, containers::Container, process_lookup, state::Folder,
+};
 
 /// File in the cluster's folder.
 const FILE: &str = "baseline.json";
@@ -40,7 +42,7 @@ async fn look(nodes: &[Container]) -> Result<Baseline, KindError> {
         let arguments: Vec<String> = arguments
             .chain([node.cgroup_root.to_string_lossy().into_owned()])
             .collect();
-        let output = placing::on_node(node, &program, &arguments, &what, LIMITS.count).await?;
+        let output = process_lookup::on_node(node, &program, &arguments, &what, LIMITS.count).await?;
         let counts = serde_json::from_str(&output).map_err(|error| KindError::Unexpected {
             what,
             why: format!("it said {output:?}: {error}"),

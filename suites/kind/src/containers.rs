@@ -11,8 +11,8 @@ use lab::{EVERY_REFUSAL_IPV4, EVERY_REFUSAL_IPV6, NetNs};
 use super::{
     KindError,
     config::CLUSTER_LABEL,
+    docker_inspect::{Inspected, expect_one_control_plane, names, parse},
     error::io_error,
-    inspected::{Inspected, expect_one_control_plane, names, parse},
     tools::{self, Tools},
 };
 

@@ -13,8 +13,8 @@ use tokio::time::{sleep, timeout};
 
 use super::{
     LIMITS,
+    access::DebugClient,
     api::{self, ApiServers},
-    places::DebugClient,
     state::Folder,
 };
 

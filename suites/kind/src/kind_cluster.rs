@@ -11,6 +11,7 @@ use kube::Client;
 
 use super::{
     Existing, KindConfig, KindError, KindTarget, PodNetwork,
+    access::{DebugClient, Places},
     agent_control::KindAgents,
     agents::{self, Agents},
     api::{self, ApiServers},
@@ -18,9 +19,7 @@ use super::{
     containers::{self, Container},
     control_plane::KindControlPlane,
     load_balancers::{self, LoadBalancers},
-    manifests, outside,
-    places::{DebugClient, Places},
-    pool,
+    manifests, outside, pool,
     programs::{self, Programs},
     removal::{Undo, down, kept, remove_dead},
     state::{Folder, Lock},

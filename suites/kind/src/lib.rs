@@ -23,13 +23,14 @@
 //! routes of this host, the front of API servers, and faults held by a connection.
 //!
 //! Files: `config` (settings), `kind_cluster` (created or reused), `removal`, `programs` (the project's programs),
-//! `baseline` (state of nodes before their agents), `places` (pods, nodes and the outside client), `agent_control`
+//! `baseline` (state of nodes before their agents), `access` (pods, nodes and the outside client), `agent_control`
 //! and `control_plane` (other parts for cases), `agents`, `api` (API servers, a second one, and their faults),
 //! `manifests` (the agent's objects), `images`, `outside` (the outside client and its router), `outside_route`
-//! (routes from client to router), `load_balancers` and `pool` (their addresses), `inspected` (output of `docker
-//! inspect`), `containers` and `placing` (namespaces, paths and processes on this host), `tools` (Docker and kind),
+//! (routes from client to router), `load_balancers` and `pool` (their addresses), `docker_inspect` (output of `docker
+//! inspect`), `containers` and `process_lookup` (namespaces, paths and processes on this host), `tools` (Docker and kind),
 //! `state` (the folder of a cluster), `steps`, `error`, `limits`.
 
+mod access;
 mod agent_control;
 mod agents;
 mod api;
@@ -37,18 +38,17 @@ mod baseline;
 mod config;
 mod containers;
 mod control_plane;
+mod docker_inspect;
 mod error;
 mod images;
-mod inspected;
 mod kind_cluster;
 mod limits;
 mod load_balancers;
 mod manifests;
 mod outside;
 mod outside_route;
-mod places;
-mod placing;
 mod pool;
+mod process_lookup;
 mod programs;
 mod removal;
 mod state;

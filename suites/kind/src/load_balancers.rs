@@ -24,8 +24,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    KindError, LIMITS, containers::Container, error::api_error, outside_route::OutsideRoute,
-    places::DebugClient,
+    KindError, LIMITS, access::DebugClient, containers::Container, error::api_error,
+    outside_route::OutsideRoute,
 };
 
 /// Addresses are assigned as long as this lives.

@@ -17,7 +17,7 @@ use super::{
     containers::Container,
     error::io_error,
     outside_route::{CLIENT, OutsideRoute, ROUTER, apply_settings},
-    placing::on_node,
+    process_lookup::on_node,
     tools::Tools,
 };
 

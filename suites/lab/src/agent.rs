@@ -19,12 +19,12 @@ use tokio::{
 use super::{
     AgentCommand, LIMITS, LabError,
     backoff::Backoff,
-    ending::{describe, stop},
     error::io_error,
     health,
     mounts::{BPFFS, CGROUPS},
-    node::Node,
+    process_end::{describe, stop},
     redirection::Redirection,
+    underlay::Node,
 };
 
 /// Requests in the queue; each is answered before the next is taken.

@@ -104,7 +104,7 @@ async fn change(
 mod tests {
     use tokio::net::TcpListener;
 
-    use crate::{IpFamilies, node::Underlay, stale_connections::expect_ended};
+    use crate::{IpFamilies, stale_connections::expect_ended, underlay::Underlay};
 
     #[tokio::test]
     async fn the_end_of_an_unknown_connection_takes_the_route_it_began_on() {

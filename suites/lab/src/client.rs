@@ -15,12 +15,12 @@ use cluster::{
 use super::{
     LabConfig, LabError, SupervisorGuard,
     access::LabAccess,
+    cpu_time,
     dir::LabDir,
     host::root,
     leftovers::{self, Downed},
     parts,
     protocol::Status,
-    usage,
 };
 
 /// Lifetime of a lab.
@@ -137,7 +137,7 @@ impl LabCluster {
     /// # Errors
     /// The cgroup v2 hierarchy is gone.
     pub fn processor_seconds(&self) -> Result<BTreeMap<&'static str, f64>, LabError> {
-        usage::processor_seconds(self.access.dir.name())
+        cpu_time::processor_seconds(self.access.dir.name())
     }
 }
 

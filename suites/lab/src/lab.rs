@@ -31,10 +31,10 @@ use super::{
     kubelet::{Kubelet, Kubelets, PodPlace, Table},
     needs,
     netns::NetNs,
-    node::{Node, Underlay},
-    output::Steps,
     protocol::{About, Descriptor, Located, NodeStatus, Status},
+    start_events::Steps,
     topology::NodeAddresses,
+    underlay::{Node, Underlay},
 };
 
 /// All tasks of a lab. Ending them ends their processes and namespaces.

@@ -15,10 +15,10 @@
 //!
 //! Files: for users `client`, `access` and `parts` (the lab as a cluster), `config`, `families`, `name`, `limits`,
 //! `error`, `evidence`, `counters`; for the supervisor `supervisor` (start and end), `lab` (its state), `control`
-//! (requests), `api/`, `agent`, `redirection`, `health`, `kubelet/`, `node`, `topology`; between the two `protocol`,
-//! `request`, `start`, `output`; for the host `host` (requirements of a lab), `needs` (requirements of a target),
+//! (requests), `api/`, `agent`, `redirection`, `health`, `kubelet/`, `underlay`, `topology`; between the two `protocol`,
+//! `request`, `start`, `start_events`; for the host `host` (requirements of a lab), `needs` (requirements of a target),
 //! `program` (paths of programs), `dir`, `leftovers`, `cgroup`; for kernel objects `netns`, `links`, `mounts`,
-//! `ending`; `balancer` (routes to load balancers), `backoff`.
+//! `process_end`; `balancer` (routes to load balancers), `backoff`.
 
 mod access;
 mod agent;
@@ -30,8 +30,8 @@ mod client;
 mod config;
 mod control;
 mod counters;
+mod cpu_time;
 mod dir;
-mod ending;
 mod error;
 mod evidence;
 mod families;
@@ -46,9 +46,8 @@ mod mounts;
 mod name;
 mod needs;
 mod netns;
-mod node;
-mod output;
 mod parts;
+mod process_end;
 mod program;
 mod protocol;
 mod redirection;
@@ -56,9 +55,10 @@ mod request;
 #[cfg(any(test, feature = "testing"))]
 pub mod stale_connections;
 mod start;
+mod start_events;
 mod supervisor;
 mod topology;
-mod usage;
+mod underlay;
 
 pub use client::{LabCluster, Lifetime, down, labs, remove_dead};
 pub use config::{Advertise, AgentCommand, ControlPlane, LabConfig};
@@ -80,6 +80,6 @@ pub use {
     health::ready as agent_is_ready,
     links::{Links, Via},
     netns::NetNs,
-    node::{BY_CONNECTION_IPV4, BY_CONNECTION_IPV6, EVERY_REFUSAL_IPV4, EVERY_REFUSAL_IPV6},
     topology::everything,
+    underlay::{BY_CONNECTION_IPV4, BY_CONNECTION_IPV6, EVERY_REFUSAL_IPV4, EVERY_REFUSAL_IPV6},
 };

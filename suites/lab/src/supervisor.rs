@@ -37,15 +37,17 @@ use super::{
     error::io_error,
     host,
     lab::Lab,
-    leftovers, output,
+    leftovers,
     protocol::{Reply, StartEvent},
+    start_events,
 };
 
 /// After this line on stdin, the lab survives the end of stdin.
 pub(super) const DETACH: &str = "detach";
 
 /// Runs the lab whose configuration is a JSON line on stdin; returns when it is down.
-/// // Both stdin and stdout must be pipes. Errors are sent to the parent on stdout and logged; the exit code only
+///
+/// Both stdin and stdout must be pipes. Errors are sent to the parent on stdout and logged; the exit code only
 /// indicates failure.
 ///
 /// # Errors
@@ -120,7 +122,7 @@ impl LabResources {
         let listener = control::listen(&self.dir.socket())?;
         let (down, mut requester) = mpsc::channel(1);
         let name = config.name.clone();
-        let (steps, mut steps_begun) = output::steps();
+        let (steps, mut steps_begun) = start_events::steps();
         let limit = config.up_limit();
         let starting = timeout(limit, Lab::start(config, &self.tree, &self.dir, down, steps));
         let lab = {
@@ -207,7 +209,7 @@ impl Starter {
 
     /// Sends an event; the end of stdin shows that the parent is gone.
     fn send(&self, event: &StartEvent) {
-        output::line(event);
+        start_events::line(event);
     }
 
     /// Returns when the lab has to end: SIGTERM, SIGINT, or the end of stdin without detaching.

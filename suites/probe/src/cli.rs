@@ -319,7 +319,7 @@ async fn sockets(args: SocketsArgs) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     cancel_on_signals(&stop)?;
     let input = BufReader::new(tokio::io::stdin());
-    Ok(client::sockets::keep(&args.client, input, io::stdout(), stop).await?)
+    Ok(client::persistent_sockets::keep(&args.client, input, io::stdout(), stop).await?)
 }
 
 async fn attach(args: AttachArgs) -> anyhow::Result<()> {

@@ -11,8 +11,8 @@
 //!
 //! - `cli`: the command line, shared with `plumbline probe`.
 //! - `wire`, `http`: what goes over a connection. `stream`: sockets of TCP and SCTP. `clock`: times of one process.
-//! - `client/`: `pace` (when attempts start), `attempt`, `flow` (established flows), `sockets` (sockets that stay
-//!   open), `fragments` and `watch` (fragments sent and seen), `tls`, `socket`; `output` and `kept` (where attempts are
+//! - `client/`: `pace` (when attempts start), `attempt`, `flow` (established flows), `persistent_sockets` (sockets that stay
+//!   open), `fragments` and `fragment_capture` (fragments sent and seen), `tls`, `socket`; `output` and `history_buffer` (where attempts are
 //!   written), `control` (readers of a kept history).
 //! - `serve/`: `tcp` and `udp` (one port each), `mode` (behaviours), `log`.
 mod clock;

@@ -10,7 +10,7 @@ use crate::{e2e, steps};
 
 /// Folder of the reports, below the workspace.
 const OUT: &str = "target/plumbline/bench/e2e";
-/// File that `plumbline run` writes beside its reports (`suites/cli/src/run/spent.rs`).
+/// File that `plumbline run` writes beside its reports (`suites/cli/src/run/usage.rs`).
 const SPENT: &str = "spent.json";
 /// Activities of cases, a column each.
 const ACTIVITIES: [&str; 7] = [

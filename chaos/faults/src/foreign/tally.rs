@@ -19,7 +19,7 @@ use super::{Answer, Command, Tally};
 use crate::{
     error::message,
     holder::{cgroup_id, hook},
-    notes::{Deed, Note},
+    journal::{Deed, Note},
     worker,
 };
 

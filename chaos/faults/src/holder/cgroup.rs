@@ -12,7 +12,7 @@ use nix::{
     sched::{CloneFlags, unshare},
 };
 
-use crate::notes::{Deed, Note, folder, unmount};
+use crate::journal::{Deed, Note, folder, unmount};
 
 /// Most cgroups that a search visits.
 const CGROUPS: usize = 65_536;

@@ -5,7 +5,7 @@
 //! killed leaves nothing on the node.
 
 mod cgroup;
-mod displaced;
+mod displaced_links;
 
 use std::{
     io,
@@ -21,10 +21,10 @@ use lb_loader::{
 };
 
 pub(crate) use self::cgroup::cgroup_id;
-use self::{cgroup::TargetCgroup, displaced::Displaced};
+use self::{cgroup::TargetCgroup, displaced_links::Displaced};
 use crate::{
     error::message,
-    notes::{Deed, Note},
+    journal::{Deed, Note},
     protocol::{Answer, As, At, Attached, Command, HeldProgram, Staging},
     worker,
 };
@@ -61,7 +61,7 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         let answer = match command {
             Ok(Command::Attach(staging)) => holder.attach(staging).await,
             Ok(Command::Displace { removed }) => holder.displace(removed).await,
-            Ok(Command::Pinned) => displaced::pins(&holder.cgroup, &holder.held).map(Answer::Pinned),
+            Ok(Command::Pinned) => displaced_links::pins(&holder.cgroup, &holder.held).map(Answer::Pinned),
             Ok(Command::List) => holder.list().map(Answer::Attached),
             Ok(Command::Detach) => holder.detach().map(Answer::Done),
             Err(why) => Err(why),

@@ -11,7 +11,7 @@ use cluster::Cluster;
 use lb_loader::{CraftedMap, Geometry, RawMap};
 use serde::{Deserialize, Serialize};
 
-use crate::{FaultError, error::message, node, remains::pinned_files};
+use crate::{FaultError, commands, error::message, object_counts::pinned_files};
 
 /// Most entries that are copied to a new map.
 const ENTRIES: usize = 256;
@@ -37,7 +37,7 @@ impl Refitted {
     /// # Errors
     /// The node can't be reached, or the kernel refuses it.
     pub async fn on(cluster: &Cluster, node: &str) -> Result<Self, FaultError> {
-        node::plumbline(cluster, node, &["refit-pins"]).await
+        commands::plumbline(cluster, node, &["refit-pins"]).await
     }
 
     /// Lists what would be replaced, without changing anything.
@@ -45,7 +45,7 @@ impl Refitted {
     /// # Errors
     /// The node can't be reached, or the kernel refuses it.
     pub async fn would(cluster: &Cluster, node: &str) -> Result<Self, FaultError> {
-        node::plumbline(cluster, node, &["refit-pins", "--dry-run"]).await
+        commands::plumbline(cluster, node, &["refit-pins", "--dry-run"]).await
     }
 }
 

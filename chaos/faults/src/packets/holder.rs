@@ -16,7 +16,7 @@ use crate::{
     error::message,
     foreign::device,
     holder::{ENDING, POLL},
-    notes::{Deed, Note},
+    journal::{Deed, Note},
     worker,
 };
 

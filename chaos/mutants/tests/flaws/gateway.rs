@@ -3,8 +3,8 @@
 use mutants::{gateway::Gateway, ranges_unknown::RangesUnknown};
 use reference_agent::{
     control::{DesiredState, Planner},
+    endpoint_address::Range,
     model::{Event, Kind, ServiceCidr},
-    transport::Range,
 };
 
 fn range(text: &str, length: u8) -> Range {

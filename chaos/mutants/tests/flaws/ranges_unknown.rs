@@ -3,8 +3,8 @@
 use mutants::ranges_unknown::RangesUnknown;
 use reference_agent::{
     control::{DesiredState, Planner},
+    endpoint_address::Range,
     model::{Event, Kind},
-    transport::Range,
 };
 
 #[test]

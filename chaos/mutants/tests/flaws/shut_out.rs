@@ -3,7 +3,7 @@
 use doctor::{Found, Inventory, Manner};
 use lb_loader::{LoaderError, Ownership};
 use mutants::{
-    flawed::{Flaw, Flawed},
+    datapath_decorator::{Flaw, Flawed},
     shut_out::shut_out,
     stale_kept::Overlooked,
 };

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::{Aspect, Shown, Subject, identity};
 use crate::{
-    seen::{Outcome, Peer},
+    observation::{Outcome, Peer},
     state::Front,
     step::{Protocol, To, Vantage},
 };

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt};
 
 use crate::{
     compare::{Aspect, Difference},
-    seen::{Observation, Outcome},
+    observation::{Observation, Outcome},
     state::State,
     step::Open,
 };

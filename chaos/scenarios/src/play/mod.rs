@@ -29,7 +29,7 @@ use side::Side;
 
 use crate::{
     compare::{Aspect, Difference, KeptSocket, Subject, permitted::Permitted},
-    seen::{Observation, Outcome},
+    observation::{Observation, Outcome},
     state::State,
     step::{Open, Protocol, Step},
 };

@@ -32,7 +32,7 @@ use super::{
 };
 use crate::{
     compare::TARGETS,
-    seen::{Names, Observation, Outcome},
+    observation::{Names, Observation, Outcome},
     state::OUTSIDE_SERVER,
     step::{Address, Backend, Change, Protocol, Service, Vantage},
 };

@@ -7,7 +7,7 @@ mod ours;
 use std::net::SocketAddr;
 
 use super::{
-    super::{read::memory::MemoryBytes, report::Owner},
+    super::{map_bytes::memory::MemoryBytes, report::Owner},
     *,
 };
 use crate::destination::Protocol;

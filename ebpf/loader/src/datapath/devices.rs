@@ -7,7 +7,7 @@ use crate::{
     AttachedDevice, DeviceAttachment, DeviceHook, DeviceId, DeviceKind, Direction, LoaderError, Ownership,
     device::{self, attach::Attaching},
     sys::{
-        filter,
+        clsact,
         link::{self, Target},
     },
 };
@@ -32,7 +32,7 @@ impl Datapath {
         let device = device::find_of(&mut netlink, device.into(), kind)?;
         self.forget_gone()?;
         if kind == DeviceKind::Loopback {
-            filter::take_in_all(&mut netlink, device.index).map_err(LoaderError::kernel(
+            clsact::take_in_all(&mut netlink, device.index).map_err(LoaderError::kernel(
                 "have the loopback device take in the node's own packets",
             ))?;
         }

@@ -19,10 +19,10 @@ use crate::{
     cgroup::Cgroup,
     connections, environment,
     map::{
-        Barrier, carry, fit,
+        Barrier, compatibility, migrate,
         pins::{Next, Pins},
     },
-    node,
+    node_config,
     object::{self, Programs},
     sys::{
         self, cgroup as bpf,
@@ -94,13 +94,16 @@ impl Datapath {
         environment::expect_privileges()?;
         environment::expect_filesystem(&options.bpffs, Filesystem::Bpf)?;
         let cgroup = Cgroup::open(&options.cgroup)?;
-        let (config, flows) = (node::config(&options.node)?, node::flows(options.flows)?);
+        let (config, flows) = (
+            node_config::config(&options.node)?,
+            node_config::flows(options.flows)?,
+        );
         let pins = Pins::new(&options.bpffs);
         let lock = environment::lock(pins.root())?;
         pins.create()?;
         pins.recover()?;
         pins.sweep_devices()?;
-        let unusable = fit::inspect(&pins.maps()).err();
+        let unusable = compatibility::inspect(&pins.maps()).err();
         let (mut replaced, mut first) = (None, false);
         let (folder, programs) = match &unusable {
             None => (
@@ -129,7 +132,7 @@ impl Datapath {
                 // it.
                 let programs = object::load(&next, flows, options.sockets, || {
                     pins.finish_next()?;
-                    fit::inspect(&next).map_err(|why| LoaderError::Incomplete {
+                    compatibility::inspect(&next).map_err(|why| LoaderError::Incomplete {
                         what: format!("fitting maps: {why}"),
                     })
                 })?;
@@ -150,7 +153,7 @@ impl Datapath {
             Config::NONE
         };
         maps.config
-            .put(&node::keep_addresses(config, &options.node, &there))?;
+            .put(&node_config::keep_addresses(config, &options.node, &there))?;
         Ok(Self {
             maps,
             adopted: unusable.is_none(),
@@ -239,8 +242,8 @@ impl Datapath {
             }
         }
         if self.pins.maps_next().exists() {
-            let affinity = carry::copy_affinity(&self.pins.maps(), &self.maps)?;
-            let flows = carry::renumber_flows(&self.maps)?;
+            let affinity = migrate::copy_affinity(&self.pins.maps(), &self.maps)?;
+            let flows = migrate::renumber_flows(&self.maps)?;
             tracing::info!(affinity, flows, "took over from the set of maps that is replaced");
         }
         self.pins.commit_next()?;

@@ -5,13 +5,13 @@ use std::{
     os::fd::{AsFd as _, OwnedFd},
 };
 
-use super::{AttachedDevice, DeviceManner, layers::manner, scan::Owners};
+use super::{AttachedDevice, DeviceManner, device_programs::manner, scan::Owners};
 use crate::{
     Device, DeviceHook, DeviceMode, HeldProgram, LoaderError,
     map::pins::Pins,
     sys::{
         self,
-        filter::{self, Carrier, Filter, Place},
+        clsact::{self, Carrier, Filter, Place},
         link::{self, Target},
         netlink::Netlink,
         tcx,
@@ -102,7 +102,7 @@ impl Attaching<'_> {
     /// As a filter: in the place of one of an earlier load, or a new one.
     fn filter(&mut self, priority: u16) -> Result<AttachedDevice, LoaderError> {
         let (device, direction) = (self.device.index, self.hook.direction());
-        match filter::add_clsact(self.netlink, device).map_err(self.failed("make clsact for"))? {
+        match clsact::add_clsact(self.netlink, device).map_err(self.failed("make clsact for"))? {
             Carrier::Clsact => {}
             Carrier::Ingress => {
                 return Err(LoaderError::NoEgress {
@@ -119,7 +119,7 @@ impl Attaching<'_> {
             },
             |filter| Place::Replace(*filter),
         );
-        let put = filter::put(
+        let put = clsact::put(
             self.netlink,
             device,
             place,
@@ -129,9 +129,9 @@ impl Attaching<'_> {
         put.map_err(self.failed("attach as a filter"))?;
         // Of another priority than is wanted now: the new one runs already.
         for filter in ours.iter().filter(|filter| filter.priority != priority) {
-            filter::remove(self.netlink, device, filter).map_err(self.failed("remove a filter before"))?;
+            clsact::remove(self.netlink, device, filter).map_err(self.failed("remove a filter before"))?;
         }
-        let now = filter::filters(self.netlink, device, direction.parent())
+        let now = clsact::filters(self.netlink, device, direction.parent())
             .map_err(self.failed("look at the filters of"))?;
         let Some(filter) = now
             .into_iter()
@@ -149,7 +149,7 @@ impl Attaching<'_> {
     /// Filters of any load of ours there.
     fn ours(&mut self) -> Result<Vec<Filter>, LoaderError> {
         let parent = self.hook.direction().parent();
-        let all = filter::filters(self.netlink, self.device.index, parent)
+        let all = clsact::filters(self.netlink, self.device.index, parent)
             .map_err(self.failed("look at the filters of"))?;
         let mut owners = Owners::new(&[]);
         let mut ours = Vec::new();

@@ -3,25 +3,25 @@
 //! | module | holds |
 //! |---|---|
 //! | `attach` | puts a program at a device: by a link of TCX, or as a filter of clsact |
-//! | `layers` | [`DeviceProgram`]: what is attached to devices, at every layer; ends it |
+//! | `device_programs` | [`DeviceProgram`]: what is attached to devices, at every layer; ends it |
 //! | `scan` | whose programs are attached where our own programs go |
-//! | `unowned` | attachments without a pin |
+//! | `unpinned` | attachments without a pin |
 //!
 //! A device is of the network namespace of the thread that calls, and is named by its index: names are given anew.
 
 pub(crate) mod attach;
-pub(crate) mod layers;
+pub(crate) mod device_programs;
 pub(crate) mod scan;
-mod unowned;
+mod unpinned;
 
 pub use self::{
-    layers::{DeviceProgram, device_programs, remove_empty_clsact},
-    unowned::{attach_filter, attach_tcx, attach_tcx_link, attach_xdp},
+    device_programs::{DeviceProgram, device_programs, remove_empty_clsact},
+    unpinned::{attach_filter, attach_tcx, attach_tcx_link, attach_xdp},
 };
 use crate::{
     Device, DeviceHook, DeviceId, DeviceKind, Direction, LoaderError, Ownership, XdpMode,
     sys::{
-        filter::{self, Link},
+        clsact::{self, Link},
         netlink::{Family, Netlink},
     },
 };
@@ -111,7 +111,7 @@ pub(crate) fn find_of(
 }
 
 fn find_link(netlink: &mut Netlink, wanted: DeviceId<'_>) -> Result<Link, LoaderError> {
-    let mut devices = filter::devices(netlink).map_err(LoaderError::kernel("list network devices"))?;
+    let mut devices = clsact::devices(netlink).map_err(LoaderError::kernel("list network devices"))?;
     let is_it = |device: &Link| match wanted {
         DeviceId::Name(name) => device.name == name,
         DeviceId::Index(index) => device.ifindex == index,

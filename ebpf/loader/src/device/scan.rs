@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::{DeviceAttachment, DeviceManner, DeviceProgram, layers};
+use super::{DeviceAttachment, DeviceManner, DeviceProgram, device_programs};
 use crate::{
     Device, Direction, HeldProgram, Layer, LoaderError, Ownership,
     object::Programs,
     sys::{
-        filter::{self, Link},
+        clsact::{self, Link},
         netlink::Netlink,
     },
 };
@@ -86,7 +86,7 @@ pub(crate) fn attachments(
     netlink: &mut Netlink,
     programs: Option<&Programs>,
 ) -> Result<Vec<DeviceAttachment>, LoaderError> {
-    let devices = filter::devices(netlink).map_err(LoaderError::kernel("list network devices"))?;
+    let devices = clsact::devices(netlink).map_err(LoaderError::kernel("list network devices"))?;
     let devices = devices
         .into_iter()
         .map(|Link { ifindex, name, .. }| Device { index: ifindex, name });
@@ -105,7 +105,7 @@ pub(crate) fn at(
     for device in devices {
         for direction in Direction::ALL {
             for layer in [Layer::Tcx, Layer::Clsact] {
-                for program in layers::at(netlink, &device, layer, direction)? {
+                for program in device_programs::at(netlink, &device, layer, direction)? {
                     found.extend(owners.attachment(program, programs)?);
                 }
             }

@@ -3,22 +3,22 @@
 //! | module | holds |
 //! |---|---|
 //! | `table` | hash maps and the trie, typed |
-//! | `memory` | arrays as memory |
+//! | `mmap_array` | arrays as memory |
 //! | `services` | SERVICES |
 //! | `traffic` | SERVICE_TRAFFIC, BACKEND_TRAFFIC |
 //! | `config` | CONFIG |
 //! | `counters` | the per-CPU counters, summed |
 //! | `barrier` | waits for running programs |
-//! | `carry` | what a new set takes over from another, whose ids are others |
-//! | `fit` | whether pinned maps are of this version |
+//! | `migrate` | what a new set takes over from another, whose ids are others |
+//! | `compatibility` | whether pinned maps are of this version |
 //! | `pins` | where a set of maps is pinned; which set is adopted, and how one takes another's place |
 
 mod barrier;
-pub(crate) mod carry;
+pub(crate) mod compatibility;
 mod config;
 mod counters;
-pub(crate) mod fit;
-mod memory;
+pub(crate) mod migrate;
+mod mmap_array;
 pub(crate) mod pins;
 mod services;
 mod table;
@@ -83,7 +83,7 @@ pub struct Maps {
 impl Maps {
     /// Of a set that is pinned in a folder and known to be complete.
     pub(crate) fn open(folder: &Path) -> Result<Self, LoaderError> {
-        Self::new(|name| fit::open(folder, name, 0))
+        Self::new(|name| compatibility::open(folder, name, 0))
     }
 
     /// Of descriptors, each of a map that has the layout of its name.
@@ -172,13 +172,13 @@ impl PinnedMaps {
 pub fn read_pinned(bpffs: &Path) -> Result<PinnedMaps, LoaderError> {
     let pins = Pins::new(bpffs);
     let folder = pins.maps();
-    fit::inspect(&folder).map_err(|why| LoaderError::NotPinned {
+    compatibility::inspect(&folder).map_err(|why| LoaderError::NotPinned {
         path: folder.clone(),
         why: why.to_string(),
     })?;
-    let open = |name| fit::open(&folder, name, sys::READ_ONLY);
+    let open = |name| compatibility::open(&folder, name, sys::READ_ONLY);
     // Linux shares a mapping only with a descriptor that may write; the mapping itself is for reading.
-    let to_map = |name| fit::open(&folder, name, 0);
+    let to_map = |name| compatibility::open(&folder, name, 0);
     let traffic = |name| TrafficView::new(name, &to_map(name)?);
     Ok(PinnedMaps {
         frontends: View::new(MapName::Frontends, open(MapName::Frontends)?),

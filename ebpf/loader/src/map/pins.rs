@@ -30,7 +30,7 @@ use std::{
 
 use lb_abi::{FORMER_NAMES, Meta};
 
-use super::fit::{fits, inspect, is_current, open};
+use super::compatibility::{fits, inspect, is_current, open};
 use crate::{
     Direction, Hook, LoaderError, MapName,
     sys::{

@@ -12,7 +12,7 @@ use std::{
 
 use lb_abi::{Service, ServiceId};
 
-use super::memory::{Access, Memory};
+use super::mmap_array::{Access, Memory};
 use crate::{LoaderError, MapError, MapName, Operation};
 
 const _: () = assert!(size_of::<Service>() == size_of::<u64>());

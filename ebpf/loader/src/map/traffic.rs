@@ -8,7 +8,7 @@ use std::{
 
 use lb_abi::Traffic;
 
-use super::memory::{Access, Memory};
+use super::mmap_array::{Access, Memory};
 use crate::{LoaderError, MapName};
 
 /// Words of an element: connections, packets, bytes, zero.

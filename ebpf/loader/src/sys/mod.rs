@@ -10,16 +10,16 @@
 
 pub(crate) mod batch;
 pub(crate) mod cgroup;
-#[cfg(feature = "testing")]
-pub(crate) mod crafted;
-pub(crate) mod diag;
-pub(crate) mod filter;
-pub(crate) mod handle;
+pub(crate) mod cgroup_handle;
+pub(crate) mod clsact;
 pub(crate) mod link;
 pub(crate) mod map;
 pub(crate) mod netlink;
 pub(crate) mod program;
+pub(crate) mod sock_diag;
 pub(crate) mod tcx;
+#[cfg(feature = "testing")]
+pub(crate) mod test_objects;
 pub(crate) mod test_run;
 
 use std::{

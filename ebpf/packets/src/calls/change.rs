@@ -3,7 +3,7 @@
 use lb_abi::{AddressRange, Frontend, Service, ServiceId, SlotKey, SourceKey};
 
 use super::{
-    base::switch,
+    initial_services::switch,
     model::State,
     named_address::NamedAddress,
     step::{Change, Group},

@@ -7,8 +7,8 @@ use lb_loader::{Counts, Detached, LoaderError, MapError};
 use nix::time::{ClockId, clock_gettime};
 
 use super::{
-    base::MOST,
     client::{self, Client},
+    initial_services::MOST,
     model::{CallResult, Ids, Outcome, State},
     network::Network,
     step::Call,

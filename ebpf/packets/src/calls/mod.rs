@@ -14,7 +14,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `named_address` | [`NamedAddress`]: the addresses that everything is drawn from, and what is behind them |
-//! | `base` | the services that every case begins with |
+//! | `initial_services` | the services that every case begins with |
 //! | `step` | [`Step`]: changes of maps, calls of sockets; how they are drawn |
 //! | `change` | what a change makes of the maps |
 //! | `model` | [`permitted`](model::permitted): what a call may do, from the document |
@@ -24,10 +24,10 @@
 //! | `run` | [`Fuzzer`]: cases by seed and number, until one differs; the least steps that still do |
 //! | `failure` | [`Failure`]: what is printed then |
 
-mod base;
 mod change;
 mod client;
 mod failure;
+mod initial_services;
 mod kernel;
 pub mod model;
 mod named_address;
@@ -36,8 +36,8 @@ mod run;
 mod step;
 
 pub use self::{
-    base::base,
     failure::Failure,
+    initial_services::base,
     kernel::{CallError, Kernel},
     named_address::NamedAddress,
     run::{Fuzzer, Model, Report},

@@ -10,8 +10,8 @@ use lb_abi::Counter;
 use proptest::strategy::{BoxedStrategy, Strategy as _};
 
 use super::{
-    base::base,
     failure::Failure,
+    initial_services::base,
     kernel::{CallError, Kernel, Observation},
     model::{CallResult, Outcome, State, applies},
     step::{Call, Step, steps},

@@ -4,7 +4,7 @@ use lb_abi::{Frontend, TCP, UDP, address_flags, frontend_flags};
 use proptest::{collection::vec, prelude::*, sample::select};
 
 use super::{
-    base::{BACKENDS, SERVICES},
+    initial_services::{BACKENDS, SERVICES},
     named_address::{DEAD, NamedAddress, SERVED},
 };
 

@@ -9,18 +9,18 @@
 //! |---|---|
 //! | `network` | IPv4, IPv6, extension headers |
 //! | `transport` | TCP, UDP, SCTP, ICMP and what it quotes |
-//! | `mend` | [`mend`]: what was cut off, as if it had been sent so |
+//! | `fix_truncated` | [`fix_truncated`]: what was cut off, as if it had been sent so |
 //!
 //! Knows nothing of the code that builds packets, and nothing of the programs.
 
-mod mend;
+mod fix_truncated;
 mod network;
 mod transport;
 
 use pnet_packet::ethernet::{EtherTypes, EthernetPacket};
 
 pub use self::{
-    mend::mend,
+    fix_truncated::mend,
     network::{Ends, ends},
 };
 use crate::build::{C_TAG, S_TAG};

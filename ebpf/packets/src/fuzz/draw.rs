@@ -1,4 +1,4 @@
-//! What scenarios are drawn as: numbers, of which `scenario` and `written` make entries of maps.
+//! What scenarios are drawn as: numbers, of which `scenario` and `program_state` make entries of maps.
 
 use lb_abi::{BackendId, frontend_flags};
 use proptest::{collection::vec, prelude::*};

@@ -13,7 +13,7 @@
 //! | `pool` | the addresses and ports that everything is drawn from, and the ways there |
 //! | `draw` | what scenarios are drawn as |
 //! | `scenario` | random services |
-//! | `written` | what the programs themselves may have written, torn too |
+//! | `program_state` | what the programs themselves may have written, torn too |
 //! | `step` | random packets: at services and flows, answers to what came out before, ICMP errors about it, noise |
 //! | `frame` | a packet's bytes from its description |
 //! | `kernel` | [`Kernel`]: maps and programs; writes what differs, reads what was written |
@@ -30,6 +30,7 @@ mod draw;
 mod frame;
 mod kernel;
 mod pool;
+mod program_state;
 mod row;
 mod run;
 mod scenario;
@@ -38,7 +39,6 @@ mod sockets;
 mod step;
 #[cfg(test)]
 mod tests;
-mod written;
 
 pub use self::{
     case::Case,

@@ -7,14 +7,14 @@
 //! | `options` | IPv4 options, IPv6 extension headers |
 //! | `tags` | 802.1Q |
 //! | `fragments` | fragments of both families |
-//! | `quotes` | ICMP errors about flows, both directions |
-//! | `refused` | answers that a client has no socket for |
-//! | `related` | where such errors go |
-//! | `messages` | other ICMP, protocols without ports |
+//! | `icmp_errors` | ICMP errors about flows, both directions |
+//! | `client_port_unreachable` | answers that a client has no socket for |
+//! | `icmp_error_paths` | where such errors go |
+//! | `other_icmp` | other ICMP, protocols without ports |
 //! | `opening` | the first packet of a flow, without SNAT: hooks, scopes, kinds of frontends |
-//! | `replying` | reverse NAT |
+//! | `reverse_nat` | reverse NAT |
 //! | `hairpin` | clients that are their own backend; the node's own backends |
-//! | `masquerading` | SNAT in both directions |
+//! | `snat` | SNAT in both directions |
 //! | `cluster` | clients of the cluster, which may be connected to the backend itself, too |
 //! | `allocating` | ports: reuse, exhaustion, collisions with flows and with sockets of the node |
 //! | `around` | connections to a backend's own address, which look like a flow's |
@@ -24,7 +24,7 @@
 //! | `ageing` | time limits |
 //! | `states` | what packets show of a connection |
 //! | `replacing` | flows that end for others, and entries that disagree |
-//! | `machines` | addresses that are not Services' alone, and the node's own sockets |
+//! | `machine_addresses` | addresses that are not Services' alone, and the node's own sockets |
 //! | `martians` | sources that no host can have |
 //! | `rejecting` | RST, port unreachable, and where they are not sent |
 //! | `routing` | TTL, MTU, routes |
@@ -41,26 +41,26 @@ mod allocating;
 mod around;
 mod checksums;
 mod choosing;
+mod client_port_unreachable;
 mod cluster;
 mod fragments;
 mod hairpin;
-mod machines;
+mod icmp_error_paths;
+mod icmp_errors;
+mod machine_addresses;
 mod martians;
-mod masquerading;
-mod messages;
 mod opening;
 mod options;
+mod other_icmp;
 mod passing;
 mod policy;
 mod prelude;
-mod quotes;
 mod reading;
-mod refused;
 mod rejecting;
-mod related;
 mod replacing;
-mod replying;
+mod reverse_nat;
 mod routing;
+mod snat;
 mod states;
 mod tags;
 
@@ -86,15 +86,15 @@ pub fn all() -> Vec<Row> {
         (martians::v4(), "IPv4"),
         (rejecting::v4(), "IPv4"),
         (routing::v4(), "IPv4"),
-        (quotes::v4(), "IPv4"),
+        (icmp_errors::v4(), "IPv4"),
         (around::v6(), "IPv6"),
         (options::v6(), "IPv6"),
         (reading::v6(), "IPv6"),
         (fragments::v6(), "IPv6"),
-        (messages::v6(), "IPv6"),
+        (other_icmp::v6(), "IPv6"),
         (rejecting::v6(), "IPv6"),
         (routing::v6(), "IPv6"),
-        (quotes::v6(), "IPv6"),
+        (icmp_errors::v6(), "IPv6"),
     ] {
         for mut row in rows {
             row.sentence = format!("{}: {}", family, row.sentence);
@@ -110,14 +110,14 @@ fn both(at: &Addresses) -> Vec<Row> {
         reading::rows(at),
         tags::rows(at),
         fragments::rows(at),
-        quotes::rows(at),
-        refused::rows(at),
-        related::rows(at),
-        messages::rows(at),
+        icmp_errors::rows(at),
+        client_port_unreachable::rows(at),
+        icmp_error_paths::rows(at),
+        other_icmp::rows(at),
         opening::rows(at),
-        replying::rows(at),
+        reverse_nat::rows(at),
         hairpin::rows(at),
-        masquerading::rows(at),
+        snat::rows(at),
         cluster::rows(at),
         allocating::rows(at),
         around::rows(at),
@@ -127,7 +127,7 @@ fn both(at: &Addresses) -> Vec<Row> {
         ageing::rows(at),
         states::rows(at),
         replacing::rows(at),
-        machines::rows(at),
+        machine_addresses::rows(at),
         martians::rows(at),
         rejecting::rows(at),
         routing::rows(at),

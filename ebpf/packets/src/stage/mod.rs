@@ -4,13 +4,13 @@
 //! |---|---|
 //! | `maps` | fills the maps and empties them |
 //! | `play` | a row as it is written |
-//! | `harm` | a row with a packet that is cut off, or with an entry missing |
+//! | `truncation` | a row with a packet that is cut off, or with an entry missing |
 //! | `mismatch` | what a row expected and what was seen |
 
-mod harm;
 mod maps;
 mod mismatch;
 mod play;
+mod truncation;
 
 use std::{io, net::IpAddr};
 

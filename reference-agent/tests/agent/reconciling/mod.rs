@@ -73,10 +73,11 @@ fn ranged(ranges: &[&str]) -> Service {
 }
 
 /// `192.0.2.0/24`.
-fn range(text: &str) -> reference_agent::transport::Range {
+fn range(text: &str) -> reference_agent::endpoint_address::Range {
     let (address, length) = text.split_once('/').expect("address/length");
     let address = address.parse().expect("an address");
-    reference_agent::transport::Range::new(address, length.parse().expect("a length")).expect("a range")
+    reference_agent::endpoint_address::Range::new(address, length.parse().expect("a length"))
+        .expect("a range")
 }
 
 /// The endpoints of `t/x`.

@@ -6,15 +6,15 @@
 //! Bounds: [`MOST_ACTIVE`] faults at once; every delay is at most [`LONGEST`]. Faults buffer no events and no bodies: a delayed
 //! watch keeps its position in the history, and gets 410 like any slow watch if the history loses that.
 //!
-//! `body`: slow and truncated responses. `registry`: the active faults. `view`: what a watch or list may see.
+//! `body`: slow and truncated responses. `registry`: the active faults. `visible`: what a watch or list may see.
 
 mod body;
 mod registry;
-mod view;
+mod visible;
 
 pub(crate) use body::{apply_to_body, broken};
 pub use registry::{FaultGuard, Faults};
-pub(crate) use view::WatchFaults;
+pub(crate) use visible::WatchFaults;
 
 use std::{net::IpAddr, time::Duration};
 

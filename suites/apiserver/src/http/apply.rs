@@ -6,8 +6,8 @@ use serde_json::Value;
 use super::{Api, ObjectRequest, read::shown};
 use crate::{
     kinds::{Kind, decode},
-    managed::{self, Manager, Operation},
     respond::Body,
+    server_side_apply::{self, Manager, Operation},
     status::{FieldError, Status},
     store::{WriteOptions, expect_name, now},
 };
@@ -66,11 +66,11 @@ impl Api {
             if let Some(meta) = config["metadata"].as_object_mut() {
                 meta.remove("resourceVersion");
             }
-            let object = managed::applied_new(kind, &config, &manager, &now())?;
+            let object = server_side_apply::applied_new(kind, &config, &manager, &now())?;
             (201, self.store.create(kind, &key.namespace, object, options)?)
         } else {
             let written = self.store.update(&key, request.part(), options, |live| {
-                let merged = managed::applied(kind, live, &config, &manager, force, &now())?;
+                let merged = server_side_apply::applied(kind, live, &config, &manager, force, &now())?;
                 decode(kind, merged).map(|decoded| decoded.object)
             })?;
             (200, written)
@@ -135,7 +135,7 @@ fn configuration(kind: Kind, sent: &[u8]) -> Result<Value, Status> {
     match decoded.unknown.first() {
         Some(path) => {
             let why = format!(".{path}: field not declared in schema");
-            Err(managed::untyped(kind, &decoded.object, &why))
+            Err(server_side_apply::untyped(kind, &decoded.object, &why))
         }
         None => Ok(decoded.object),
     }

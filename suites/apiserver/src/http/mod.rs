@@ -1,16 +1,16 @@
 //! Requests: authentication, paths, parameters and bodies; one function per verb.
 //!
-//! `route` reads paths, `query` parameters, `accept` the form of the answer, `body` what is
+//! `route` reads paths, `query` parameters, `response_form` the form of the answer, `body` what is
 //! sent; `read` lists and gets, `page` cuts lists, `write` creates, updates, patches and deletes, `apply` applies, `watch` streams; `pods/` forwards to
 //! nodes.
 
-mod accept;
 mod apply;
 mod body;
 mod page;
 mod pods;
 mod query;
 mod read;
+mod response_form;
 mod route;
 mod watch;
 mod write;
@@ -26,11 +26,11 @@ use hyper::{
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::{query::Query, route::is_open};
 use self::{
-    accept::Form,
+    response_form::Form,
     route::{Route, Subresource, Target},
 };
-pub(crate) use self::{query::Query, route::is_open};
 use crate::{
     auth::Auth,
     discovery,
@@ -128,14 +128,14 @@ impl Api {
             Route::Health => return Ok(respond::text("ok")),
             Route::Version => return Ok(respond::json(200, &discovery::version())),
             Route::Discovery(what) => {
-                let aggregated = accept::wants_aggregated(request.headers());
+                let aggregated = response_form::wants_aggregated(request.headers());
                 return Ok(discovery::answer(&what, aggregated));
             }
             Route::OpenApi(group) => return openapi::answer(group.as_deref()),
         };
         let (head, incoming) = request.into_parts();
         let query = Query::parse(head.uri.query().unwrap_or_default());
-        let form = accept::form(head.headers.get(ACCEPT))?;
+        let form = response_form::form(head.headers.get(ACCEPT))?;
         let request = ObjectRequest {
             target,
             query,

@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 
 use super::{
     Api, ObjectRequest,
-    accept::{self, Form},
     page::{From, Page},
     query::At,
+    response_form::{self, Form},
 };
 use crate::{
     kinds::Kind,
+    printers,
     respond::{self, Body},
     status::Status,
     store::{Horizon, Listed, Object, Scope},
-    table,
 };
 
 /// A list at a version that does not exist yet waits this long for it, as upstream's cache does.
@@ -120,12 +120,12 @@ pub(super) fn shown(
         Form::Object => respond::bytes(code, object.json.clone()),
         Form::Metadata => respond::json(code, &metadata_only(&object.value)),
         Form::Table => {
-            let include = accept::include_object(request.query.get("includeObject"))?;
+            let include = response_form::include_object(request.query.get("includeObject"))?;
             let version = object.version.to_string();
             let rows = [object.value.clone()];
             respond::json(
                 code,
-                &table::table(request.target.kind, &rows, &version, include, true),
+                &printers::table(request.target.kind, &rows, &version, include, true),
             )
         }
     })
@@ -149,9 +149,9 @@ pub(super) fn listing(request: &ObjectRequest, page: &Page) -> Result<Response<B
             respond::json(200, &list)
         }
         Form::Table => {
-            let include = accept::include_object(request.query.get("includeObject"))?;
+            let include = response_form::include_object(request.query.get("includeObject"))?;
             let rows: Vec<Value> = objects.iter().map(|object| object.value.clone()).collect();
-            let mut table = table::table(kind, &rows, "", include, true);
+            let mut table = printers::table(kind, &rows, "", include, true);
             table["metadata"] = page.metadata();
             respond::json(200, &table)
         }

@@ -11,17 +11,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Api, ObjectRequest,
-    accept::{self, Form},
     query::At,
     read::metadata_only,
+    response_form::{self, Form},
 };
 use crate::{
     faults::{self, Client, Faults, WatchFaults},
     kinds::Kind,
+    printers::{self, IncludeObject},
     respond::{self, Body},
     status::Status,
     store::{Event, EventType, Horizon, Listed, Scope, Watch},
-    table::{self, IncludeObject},
 };
 
 /// A watch without `timeoutSeconds` lasts half an hour to an hour (`--min-request-timeout` and its jitter).
@@ -34,7 +34,7 @@ impl Api {
     pub(super) fn watch(&self, request: &ObjectRequest) -> Result<Response<Body>, Status> {
         let scope = request.scope()?;
         let (at, initial) = request.query.watch_at()?;
-        let include = accept::include_object(request.query.get("includeObject"))?;
+        let include = response_form::include_object(request.query.get("includeObject"))?;
         let timeout = request
             .query
             .timeout()?
@@ -221,7 +221,7 @@ impl Encoder {
         let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
         let headers = std::mem::take(&mut self.first);
         let rows = std::slice::from_ref(object);
-        table::table(self.kind, rows, version, self.include, headers).to_string()
+        printers::table(self.kind, rows, version, self.include, headers).to_string()
     }
 
     fn bookmark(&mut self, version: u64, end_of_state: bool) -> Bytes {
@@ -257,7 +257,7 @@ impl Encoder {
             Form::Metadata => metadata_only(&object),
             Form::Table => {
                 let headers = std::mem::take(&mut self.first);
-                let mut table = table::table(self.kind, &[], &version.to_string(), self.include, headers);
+                let mut table = printers::table(self.kind, &[], &version.to_string(), self.include, headers);
                 table["metadata"] = object["metadata"].clone();
                 table
             }

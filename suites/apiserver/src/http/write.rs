@@ -13,9 +13,9 @@ use super::{
 };
 use crate::{
     kinds::{Kind, Part, decode},
-    managed::{Manager, Operation},
     patch::{self, PatchType},
     respond::{self, Body},
+    server_side_apply::{Manager, Operation},
     status::{FieldError, Status},
     store::{DeleteOptions, Deleted, Listed, WriteOptions},
 };

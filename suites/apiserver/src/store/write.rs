@@ -9,8 +9,8 @@ use super::{Key, Object, Scope, State, Store, delete, history::Change};
 use crate::{
     config::Config,
     kinds::{self, Kind, Part},
-    managed::{self, Manager},
     selector::Selector,
+    server_side_apply::{self, Manager},
     status::{FieldError, Status},
 };
 
@@ -85,7 +85,7 @@ impl Store {
         object["metadata"]["creationTimestamp"] = now();
         if let Some(manager) = &options.manager {
             let mut defaulted = kinds::defaulted(kind, &object);
-            managed::created(kind, &mut defaulted, manager, &now());
+            server_side_apply::created(kind, &mut defaulted, manager, &now());
             adopt_managers(&mut object, &defaulted);
         }
         if info.generation {
@@ -139,7 +139,7 @@ impl Store {
         keep_reserved(&mut new, &old.value);
         if let Some(manager) = &options.manager {
             let mut defaulted = kinds::defaulted(kind, &new);
-            managed::updated(kind, &old.value, &mut defaulted, manager, &now());
+            server_side_apply::updated(kind, &old.value, &mut defaulted, manager, &now());
             adopt_managers(&mut new, &defaulted);
         }
         kinds::prepare_update(kind, &mut new, &old.value, part, self.config());

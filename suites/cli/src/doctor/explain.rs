@@ -4,9 +4,9 @@ use std::{collections::BTreeSet, net::SocketAddr, process::ExitCode};
 
 use clap::ValueEnum;
 use doctor::{
-    answer::Answer,
     destination::{Destination, Protocol},
     explain::{End, Explanation, MOST_FOLLOWED, Request, Step},
+    resolution::Answer,
 };
 
 use super::{HEALTHY, PROBLEMS, Scope, client::Client, look, text};

@@ -8,7 +8,7 @@ use std::{
 use anyhow::bail;
 use doctor::{
     Examination,
-    heal::{Done, Eviction, Wanted, choose, heal},
+    evict_stale::{Done, Eviction, Wanted, choose, heal},
     report::{Certainty, Report, SCHEMA},
 };
 use serde::Serialize;

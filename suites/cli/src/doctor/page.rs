@@ -11,7 +11,7 @@ use super::{
     show::{blind, services, verdict, whose},
     text::{paragraph, table},
 };
-use crate::count::counted;
+use crate::plural::counted;
 
 /// Limit of rows in a table of the page; stale attachments are shown beyond it.
 const ROWS: usize = 12;

@@ -12,7 +12,7 @@ use super::{
     problems::problems,
     text::{paragraph, table},
 };
-use crate::count::counted;
+use crate::plural::counted;
 
 /// The full report.
 pub(super) fn report(report: &Report, width: u16) -> String {

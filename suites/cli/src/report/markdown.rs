@@ -6,7 +6,7 @@ use super::{
     format::{Case, Report, Verdict},
     text,
 };
-use crate::count::counted;
+use crate::plural::counted;
 
 /// Limit of bytes of a summary: GitHub refuses a larger one
 /// (<https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands#step-isolation-and-limits>:

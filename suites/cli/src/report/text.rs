@@ -9,7 +9,7 @@ use super::{
     timeline::MarkKind,
 };
 use crate::{
-    count::{counted, seconds},
+    plural::{counted, seconds},
     quick::marked,
 };
 

@@ -4,7 +4,7 @@ use std::{num::NonZero, time::Duration};
 
 use harness::{case::Case, limits::Profile};
 
-use super::{last::Durations, machine, process::Settings};
+use super::{machine, previous_run::Durations, process::Settings};
 
 /// Duration of a run of all cases on two processors (AMD EPYC, unoptimized programs, November 2026).
 struct Measured {

@@ -8,7 +8,7 @@ use harness::report::CaseReport;
 
 use super::{
     exempt::{self, Exemption},
-    last::Last,
+    previous_run::Last,
     process::Settings,
 };
 

@@ -1,41 +1,41 @@
 //! `plumbline run`: a cluster, a selection, the cases, the reports.
 //!
-//! - `arguments.rs`: the options. `labs.rs`: labs that are used or made. `machine.rs`: how many at once.
-//!   `clusters.rs`: an existing cluster; `held.rs`: while the run holds it. `kinds.rs`: a kind cluster.
-//!   `ending.rs`: namespaces of ended cases that are being deleted there.
+//! - `arguments.rs`: the options. `lab_site.rs`: labs that are used or made. `machine.rs`: how many at once.
+//!   `existing_site.rs`: an existing cluster; `cluster_hold.rs`: while the run holds it. `kind_site.rs`: a kind cluster.
+//!   `namespace_deletion.rs`: namespaces of ended cases that are being deleted there.
 //! - `select.rs`: what runs, decided before the run; `filter.rs`: by `--filter`; `unmatched.rs`: why nothing does.
-//! - `looks.rs`: checks before the run, if cases need them.
-//! - `exempt.rs`: known deviations. `declared.rs`: features and deviations that a target declares.
+//! - `prechecks.rs`: checks before the run, if cases need them.
+//! - `exempt.rs`: known deviations. `target_claims.rs`: features and deviations that a target declares.
 //! - `schedule/`: concurrent labs and cases, disruptive ones alone in theirs. `process.rs`: one case as a process.
-//! - `last.rs`: the previous run. `estimate.rs`: the expected duration.
+//! - `previous_run.rs`: the previous run. `estimate.rs`: the expected duration.
 //! - `joint.rs`: rows that are judged over the cases of other rows.
-//! - `spent.rs`: resources that the run used.
-//! - `before.rs`: output before the cases; `progress.rs`: output during them.
-//! - `conclusion.rs`: the exit code after cleanup errors. `owner.rs`: gives files to the user who called sudo.
+//! - `usage.rs`: resources that the run used.
+//! - `preamble.rs`: output before the cases; `progress.rs`: output during them.
+//! - `conclusion.rs`: the exit code after cleanup errors. `file_owner.rs`: gives files to the user who called sudo.
 mod arguments;
-mod before;
-mod clusters;
+mod cluster_hold;
 mod conclusion;
-mod declared;
-mod ending;
 mod estimate;
 mod exempt;
+mod existing_site;
+mod file_owner;
 mod filter;
-mod held;
 mod joint;
-mod kinds;
-mod labs;
-mod last;
-mod looks;
+mod kind_site;
+mod lab_site;
 mod machine;
+mod namespace_deletion;
 mod nodes;
-mod owner;
+mod preamble;
+mod prechecks;
+mod previous_run;
 mod process;
 mod progress;
 mod schedule;
 mod select;
-mod spent;
+mod target_claims;
 mod unmatched;
+mod usage;
 
 pub(crate) use arguments::Arguments;
 
@@ -53,26 +53,26 @@ use kind::{Existing, KindConfig};
 
 use crate::{
     cluster::{ExistingArgs, Provider},
-    count::seconds,
     interruption::{INTERRUPTED, interruption},
+    plural::seconds,
     quick::marked,
     report::{files, format, make, software, text},
 };
 
 use self::{
-    clusters::ExistingSite,
-    declared::Declared,
+    cluster_hold::HeldCluster,
     exempt::Exemption,
-    held::HeldCluster,
-    kinds::KindSite,
-    labs::{LabSite, RunLab, Target},
-    last::{Durations, Last},
+    existing_site::ExistingSite,
+    kind_site::KindSite,
+    lab_site::{LabSite, RunLab, Target},
     machine::Processors,
+    previous_run::{Durations, Last},
     process::Settings,
     progress::Progress,
     schedule::{Ended, Plan, Site},
     select::{Feature, Wanted},
-    spent::LabsSpent,
+    target_claims::Declared,
+    usage::LabsSpent,
 };
 
 /// Folder of a rerun, in the folder of the run.
@@ -99,7 +99,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Some(_) => given.join(RERUN),
         None => given.clone(),
     };
-    let out = owner::Folder::create(&folder)
+    let out = file_owner::Folder::create(&folder)
         .with_context(|| format!("failed to make the folder {}", folder.display()))?;
     let seed = last.as_ref().map(|last| last.seed).or(arguments.seed);
     let seed = seed.unwrap_or_else(rand::random);
@@ -140,7 +140,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
                 ),
                 jobs: match arguments.jobs {
                     Some(_) => [1, 1],
-                    None => clusters::jobs(&existing).await,
+                    None => existing_site::jobs(&existing).await,
                 },
                 labs: 1,
                 rate: u32::MAX,
@@ -300,14 +300,14 @@ async fn go<S: Site>(
             return Err(why);
         }
     };
-    let wanted = looks::Wanted {
+    let wanted = prechecks::Wanted {
         named: asked.named,
         features: &features,
         limits: &settings.limits,
         run: &settings.run,
     };
     let decided = tokio::select! {
-        selection = looks::decide(wanted, cluster(&first), &mut description) => Some(selection),
+        selection = prechecks::decide(wanted, cluster(&first), &mut description) => Some(selection),
         () = interrupted.cancelled() => None,
     };
     let Some(selection) = decided else {
@@ -315,7 +315,7 @@ async fn go<S: Site>(
         return Ok(ExitCode::from(INTERRUPTED));
     };
     let takes = asked.durations.estimate(&selection.run, settings, labs.is_some());
-    let before = before::before(
+    let before = preamble::before(
         &description,
         &features,
         &not_applied,
@@ -336,7 +336,7 @@ async fn go<S: Site>(
     progress.end();
     if let Some(labs) = labs {
         let reports = cases.iter().map(|(report, _)| report);
-        spent::write(&settings.out, asked.began.elapsed(), processors, labs, reports)?;
+        usage::write(&settings.out, asked.began.elapsed(), processors, labs, reports)?;
     }
     let cases = joint::with_joint_claims(cases, settings, &exemptions, asked.last.as_ref());
 

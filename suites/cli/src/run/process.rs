@@ -1,7 +1,8 @@
 //! One case as a process: starts it, limits its time, and reports its end.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, OpenOptions},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
     time::{Duration, Instant},
@@ -195,7 +196,15 @@ async fn supervise(
         keep: settings.keep,
     };
     let told = folder.join(ORDER);
-    fs::write(&told, serde_json::to_vec_pretty(&order)?)?;
+    // It names the kubeconfig: only its owner reads it.
+    let mut file = OpenOptions::new();
+    let file = file
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .mode(0o600)
+        .open(&told)?;
+    serde_json::to_writer_pretty(file, &order)?;
     let mut child = Command::new(&settings.program)
         .arg0("plumbline")
         .arg("case")

@@ -9,7 +9,7 @@ use faults::Found;
 use harness::{case::Case, limits::Limits, verdict::Verdict};
 
 use super::{filter::Filter, unmatched::unmatched};
-use crate::near::near;
+use crate::suggestions::near;
 
 /// Cases that run, and those that do not, with the reason.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use cases::claims;
 
 use super::select::Wanted;
-use crate::near::near;
+use crate::suggestions::near;
 
 /// Why no case is selected, and what to do.
 pub(super) fn unmatched(wanted: &Wanted<'_>) -> anyhow::Error {

@@ -202,7 +202,7 @@ impl Following {
             }
         }
         self.known = now;
-        let text = format!("listed: {}", crate::count::counted(count, "object", "objects"));
+        let text = format!("listed: {}", crate::plural::counted(count, "object", "objects"));
         let seen = ObservedEvent {
             resource_version: version.clone(),
             ..self.about(EventKind::ListEnds, vec![text])

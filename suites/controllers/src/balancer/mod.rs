@@ -1,6 +1,6 @@
 //! The load balancer controller: a cloud's part of services of type LoadBalancer.
 //!
-//! `pool` assigns addresses; this file watches and writes; `remains` is for clusters whose controller is gone. Like a cloud's
+//! `pool` assigns addresses; this file watches and writes; `orphans` is for clusters whose controller is gone. Like a cloud's
 //! controller, it puts a finalizer on each service, writes the addresses into its status, and removes both when the service
 //! is deleted or changes its type.
 //!
@@ -8,8 +8,8 @@
 //! annotation ([`ANNOTATION`]) onto each, changed or not. Such a write once turned a latent fault into an outage, because
 //! every agent handled these services again.
 
+mod orphans;
 mod pool;
-mod remains;
 
 use std::collections::BTreeSet;
 
@@ -24,8 +24,8 @@ use kube::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+pub use self::orphans::{others, take_back};
 use self::pool::Pool;
-pub use self::remains::{others, take_back};
 use crate::{
     RETRY,
     cache::{Cache, Key, events, key},

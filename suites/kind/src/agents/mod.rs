@@ -37,7 +37,7 @@ use super::{
     containers::Container,
     error::api_error,
     manifests::{AGENT, NAMESPACE},
-    placing::{self, container_id},
+    process_lookup::{self, container_id},
     programs::install,
     state::Folder,
 };
@@ -116,7 +116,7 @@ impl Agents {
         let pod = pods.iter().find(|pod| pod.metadata.deletion_timestamp.is_none());
         let pid = pod
             .and_then(container_id)
-            .and_then(|id| placing::process(node, id));
+            .and_then(|id| process_lookup::process(node, id));
         let ready = match pid {
             Some(_) => self.is_ready(node).await,
             None => None,
@@ -147,7 +147,7 @@ impl Agents {
             for pid in pods
                 .iter()
                 .filter_map(container_id)
-                .filter_map(|id| placing::process(node, id))
+                .filter_map(|id| process_lookup::process(node, id))
             {
                 let pid = i32::try_from(pid).map(Pid::from_raw);
                 // The process may have ended meanwhile.

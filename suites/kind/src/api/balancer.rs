@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{
     PORT,
-    answers::{self, Answers},
+    response_faults::{self, Answers},
 };
 use crate::{
     KindError, LIMITS,
@@ -130,7 +130,7 @@ pub async fn balance(servers: Vec<SocketAddr>) -> Result<(), LabError> {
     let answers = Arc::new(Answers::default());
     let front = Front::new(listener, Arc::from(servers), None)?;
     let front = front.preferring(ready).through(answers.through());
-    let listening = answers.listen(answers::socket());
+    let listening = answers.listen(response_faults::socket());
     tokio::spawn(listening.map_err(|error| LabError::Io {
         what: "listen for faults".to_owned(),
         error,

@@ -23,7 +23,7 @@ use tokio::{
     net::UnixStream,
 };
 
-use super::{ApiServers, Down, Server, answers::BalancerFault, balancer, unreconciled::Denied};
+use super::{ApiServers, Down, Server, balancer, response_faults::BalancerFault, unreconciled::Denied};
 use crate::{KindError, containers, error::io_error, state::Folder, tools::Tools};
 
 /// Limit of a fault's begin and end, as in the lab.

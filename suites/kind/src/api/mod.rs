@@ -18,19 +18,19 @@
 //! If the keeper was killed as well, the manifest is still on its node, or the policy in the API:
 //! [`ApiServers::repair`] finds them.
 //!
-//! Response faults are made by the balancer (`answers`), which otherwise forwards connections unchanged.
+//! Response faults are made by the balancer (`response_faults`), which otherwise forwards connections unchanged.
 //!
-//! Files: this one; `found` (API servers at the begin of a run), `share` (creates the second one), `balancer`,
-//! `answers` (response faults in the balancer), `manifest` (changes of kubeadm's manifest), `keeper`, `unreconciled`
+//! Files: this one; `initial_servers` (API servers at the begin of a run), `second_server` (creates the second one), `balancer`,
+//! `response_faults` (response faults in the balancer), `manifest` (changes of kubeadm's manifest), `keeper`, `unreconciled`
 //! (`default/kubernetes` is not written), `policy` (the admission policy for that).
 
-mod answers;
 mod balancer;
-mod found;
+mod initial_servers;
 mod keeper;
 mod manifest;
 mod policy;
-mod share;
+mod response_faults;
+mod second_server;
 mod unreconciled;
 
 use std::{
@@ -50,7 +50,7 @@ use tokio::time::sleep;
 pub use self::{balancer::balance, keeper::keep};
 pub(super) use self::{
     balancer::name as balancer_name,
-    found::{answering, of_cluster},
+    initial_servers::{answering, of_cluster},
     keeper::begin,
     manifest::asking,
     unreconciled::is_known as policies_are_known,
@@ -59,7 +59,7 @@ use super::{
     KindError, LIMITS,
     containers::Container,
     error::{io_error, listed},
-    placing,
+    process_lookup,
     state::{Folder, Lock},
 };
 
@@ -151,7 +151,11 @@ impl ApiServers {
             what: format!("find the API server of {}", folder.name()),
             why: "no node of it has the role of a control plane".to_owned(),
         })?;
-        let address = (share::advertised(&share::read_manifest(node)?)?, PORT).into();
+        let address = (
+            second_server::advertised(&second_server::read_manifest(node)?)?,
+            PORT,
+        )
+            .into();
         Ok(Self {
             servers: vec![Server {
                 number: 1,
@@ -200,7 +204,7 @@ impl ApiServers {
         server.take_away()?;
         if how == Stop::Kill {
             // Before kubelet reacts.
-            placing::signal(&processes, Signal::SIGKILL);
+            process_lookup::signal(&processes, Signal::SIGKILL);
         }
         let down = Down {
             server: server.clone(),
@@ -267,7 +271,7 @@ impl ApiServers {
 impl Server {
     /// Its processes, as this host sees them.
     fn processes(&self) -> Vec<u32> {
-        placing::named(&self.node, PROCESS)
+        process_lookup::named(&self.node, PROCESS)
     }
 
     fn aside(&self) -> PathBuf {
@@ -295,7 +299,7 @@ impl Server {
             if let Some(anew) = manifest::anew(&text, &now) {
                 // Renamed at the end, so that it is never incomplete.
                 let new = format!("{ASIDE}/{NAME}.new");
-                share::write(&self.node, &new, &anew)?;
+                second_server::write(&self.node, &new, &anew)?;
                 let what = format!("write the manifest of API server {}", self.number);
                 fs::rename(self.node.path(Path::new(&new)), self.aside()).map_err(io_error(what))?;
             }

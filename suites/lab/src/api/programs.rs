@@ -26,9 +26,9 @@ use crate::{
     IpFamilies, LabError,
     cgroup::Cgroup,
     dir::{LabDir, tail},
-    ending::{describe, stop},
     error::io_error,
     netns::NetNs,
+    process_end::{describe, stop},
     program::{API_SERVER, CONTROLLERS, ETCD},
     topology::MOST_API_SERVERS,
 };

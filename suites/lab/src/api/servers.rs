@@ -31,8 +31,8 @@ use crate::{
     dir::LabDir,
     error::io_error,
     netns::NetNs,
-    node::Underlay,
     topology::{API_SERVER_PORT, NodeAddresses},
+    underlay::Underlay,
 };
 
 /// Why an operation is not supported with Kubernetes' own programs.

@@ -38,7 +38,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinSet};
 
-use super::{LabError, dir::LabDir, node::Node};
+use super::{LabError, dir::LabDir, underlay::Node};
 use pod::{PodContext, PodGoal, Worker};
 pub(super) use {sandbox::PodPlace, serve::Kubelets, table::Table};
 

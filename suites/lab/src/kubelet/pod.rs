@@ -24,7 +24,7 @@ use super::{
     status::{self, End, Facts, State},
     table::Table,
 };
-use crate::{LIMITS, LabError, backoff::Backoff, dir::LabDir, error::io_error, node::Node};
+use crate::{LIMITS, LabError, backoff::Backoff, dir::LabDir, error::io_error, underlay::Node};
 
 /// The desired state of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

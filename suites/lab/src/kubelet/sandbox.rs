@@ -22,8 +22,8 @@ use crate::{
     error::io_error,
     links::Via,
     netns::NetNs,
-    node::{Node, end_settings},
     topology::{PODS, everything},
+    underlay::{Node, end_settings},
 };
 
 /// Namespaces, addresses and cgroup of a pod. [`Sandbox::remove`] releases them.

@@ -22,7 +22,7 @@ use super::{
     table::{PodSnapshot, Table},
     tail::Tail,
 };
-use crate::{LIMITS, node::Node};
+use crate::{LIMITS, underlay::Node};
 
 /// The kubelets of all nodes.
 pub(crate) struct Kubelets {

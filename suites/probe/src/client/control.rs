@@ -19,7 +19,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::kept::Kept;
+use super::history_buffer::Kept;
 use crate::wire;
 
 /// Concurrent readers; more wait.

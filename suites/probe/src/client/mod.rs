@@ -3,14 +3,14 @@
 mod attempt;
 pub mod control;
 mod flow;
+mod fragment_capture;
 mod fragments;
-mod kept;
+mod history_buffer;
 mod output;
 mod pace;
+pub mod persistent_sockets;
 mod socket;
-pub mod sockets;
 mod tls;
-mod watch;
 
 use std::{
     fs,
@@ -24,8 +24,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use flow::UNDER_WAY;
-use kept::Kept;
-pub use kept::{IN_FILE, IN_MEMORY};
+use history_buffer::Kept;
+pub use history_buffer::{IN_FILE, IN_MEMORY};
 use output::Output;
 use pace::{Entry, Queue};
 

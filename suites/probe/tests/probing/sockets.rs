@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
 use crate::common::{Sink, entry, one, server};
 use oracle::history::{Attempt, Exchange, Outcome, Round, Stage, Transport};
-use probe::{client::sockets::keep, serve::Mode};
+use probe::{client::persistent_sockets::keep, serve::Mode};
 use rtnetlink::LinkUnspec;
 use testing::isolation::Own;
 use tokio_util::sync::CancellationToken;

@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use reference_agent::{
+    endpoint_address::TransportAddress,
     names::ObjectName,
     plan::{PortId, Set},
     resolve,
     testing::api_state::Fresh,
-    transport::TransportAddress,
 };
 
 use reference_agent::maps::Contents;

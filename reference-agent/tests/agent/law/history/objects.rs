@@ -6,9 +6,9 @@ use std::{
 };
 
 use reference_agent::{
+    endpoint_address::{Family, Range},
     model::{Endpoint, Host, Node, Policy, Probe, Service, Slice, SourceRanges},
     testing::objects::{address, name, service, slice},
-    transport::{Family, Range},
 };
 
 /// Names that are prefixes of each other, alone, with their namespaces and across the border between the two.

@@ -9,7 +9,7 @@ use super::{
     format::{Axis, Case, Report, Verdict},
     software::AgentSoftware,
 };
-use crate::count::counted;
+use crate::plural::counted;
 
 /// The text of the file.
 pub(crate) fn render(report: &Report) -> String {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use maud::{Markup, html};
 
 use super::super::timeline::{Lane, Mark, MarkKind, Span, Timeline};
-use crate::count::counted;
+use crate::plural::counted;
 
 /// Marks closer than this, as a part of the width, are put below each other.
 const CLOSE: f64 = 0.045;

@@ -34,7 +34,7 @@ use self::{
 };
 use super::{
     exempt::{self, Exemption, fails_the_run},
-    last::Durations,
+    previous_run::Durations,
     process::{Settings, without_run},
     progress::{Line, Progress},
     select::Selection,

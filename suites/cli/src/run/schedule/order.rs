@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use harness::case::Case;
 use rand::{SeedableRng as _, rngs::StdRng, seq::SliceRandom as _};
 
-use super::super::last::Durations;
+use super::super::previous_run::Durations;
 
 /// The longest cases begin first, so that the end has no long one; or the seed decides.
 pub(super) fn order(mut cases: Vec<Case>, shuffled_by: Option<u64>, durations: &Durations) -> Vec<Case> {

@@ -10,7 +10,7 @@ use crate::{
     Device, Direction, Layer, LoaderError, XdpMode,
     link::HeldLink,
     sys::{
-        filter::{self, Filter, Link, Xdp},
+        clsact::{self, Filter, Link, Xdp},
         link::Target,
         netlink::{Family, Netlink, errno},
         program, tcx,
@@ -36,7 +36,7 @@ pub struct DeviceProgram {
 /// and egress, each by layer; there in the order in which the programs run.
 pub fn device_programs() -> Result<Vec<DeviceProgram>, LoaderError> {
     let mut netlink = netlink()?;
-    let devices = filter::devices(&mut netlink).map_err(LoaderError::kernel("list network devices"))?;
+    let devices = clsact::devices(&mut netlink).map_err(LoaderError::kernel("list network devices"))?;
     let mut found = Vec::new();
     for Link {
         ifindex, name, xdp, ..
@@ -60,7 +60,7 @@ pub fn device_programs() -> Result<Vec<DeviceProgram>, LoaderError> {
 }
 
 /// What is attached at one layer of a device; to one that has no such layer, or is gone meanwhile, nothing. XDP is told
-/// of by the device itself ([`filter::devices`]).
+/// of by the device itself ([`clsact::devices`]).
 pub(super) fn at(
     netlink: &mut Netlink,
     device: &Device,
@@ -115,7 +115,7 @@ fn filters(
     ifindex: u32,
     direction: Direction,
 ) -> io::Result<Vec<(u32, DeviceManner)>> {
-    let filters = match filter::filters(netlink, ifindex, direction.parent()) {
+    let filters = match clsact::filters(netlink, ifindex, direction.parent()) {
         Err(error) if errno(&error) == Some(libc::ENODEV) => return Ok(Vec::new()),
         filters => filters?,
     };
@@ -195,7 +195,7 @@ impl DeviceProgram {
 
     fn end_filter(&self, netlink: &mut Netlink) -> io::Result<bool> {
         let index = self.device.index;
-        let filters = match filter::filters(netlink, index, self.direction.parent()) {
+        let filters = match clsact::filters(netlink, index, self.direction.parent()) {
             Err(error) if errno(&error) == Some(libc::ENODEV) => return Ok(false),
             filters => filters?,
         };
@@ -203,19 +203,19 @@ impl DeviceProgram {
             .into_iter()
             .find(|filter| filter.program_id == self.program_id && manner(filter) == self.manner);
         match same {
-            Some(filter) => filter::remove(netlink, index, &filter),
+            Some(filter) => clsact::remove(netlink, index, &filter),
             None => Ok(false),
         }
     }
 
     fn end_xdp(&self, netlink: &mut Netlink, mode: XdpMode) -> io::Result<bool> {
-        let devices = filter::devices(netlink)?;
+        let devices = clsact::devices(netlink)?;
         let is_it = |xdp: &Xdp| xdp.mode == mode && xdp.program_id == self.program_id;
         let is_there = |link: &Link| link.ifindex == self.device.index && link.xdp.iter().any(is_it);
         let Some(program) = self.open()?.filter(|_| devices.iter().any(is_there)) else {
             return Ok(false);
         };
-        match filter::remove_xdp(netlink, self.device.index, mode, program.as_fd()) {
+        match clsact::remove_xdp(netlink, self.device.index, mode, program.as_fd()) {
             // Another has taken its place since.
             Err(error) if errno(&error) == Some(libc::EEXIST) => Ok(false),
             removed => removed,
@@ -225,7 +225,7 @@ impl DeviceProgram {
 
 /// Removes clsact from a device, by its index, if it carries no filter; not there, or another discipline, is no error.
 pub fn remove_empty_clsact(device: u32) -> Result<(), LoaderError> {
-    filter::remove_empty_clsact(&mut netlink()?, device).map_err(LoaderError::kernel(format!(
+    clsact::remove_empty_clsact(&mut netlink()?, device).map_err(LoaderError::kernel(format!(
         "remove clsact, which carries nothing any more, from device {device}"
     )))
 }

@@ -7,7 +7,7 @@ use kube::Client;
 use lab::api_is_ready;
 use tokio::time::sleep;
 
-use super::{ApiServers, SHARED, SharedEndpoint, balancer, share};
+use super::{ApiServers, SHARED, SharedEndpoint, balancer, second_server};
 use crate::{KindConfig, KindError, LIMITS, containers::Container, state::Folder, tools::Tools};
 
 /// Writes the administrator's kubeconfig. Creates a second API server if it is configured, or if an earlier attempt
@@ -34,7 +34,7 @@ pub(crate) async fn of_cluster(
         .await?;
     folder.write("kubeconfig", kubeconfig.as_bytes())?;
     if shared.is_some() || config.api_servers == Some(2) {
-        return share::share(tools, folder, nodes, image).await;
+        return second_server::share(tools, folder, nodes, image).await;
     }
     let there = ApiServers::of(folder, nodes)?;
     there.repair().await?;

@@ -20,10 +20,10 @@ use tokio_util::sync::CancellationToken;
 use super::{
     ClientError,
     attempt::{About, exchange, watched},
+    fragment_capture::Watch,
     fragments,
     output::Output,
     socket::Socket,
-    watch::Watch,
 };
 
 /// Sockets of one transport and address family.

@@ -12,7 +12,7 @@ use lb_loader::{attach_link, pin_link};
 use super::Held;
 use crate::{
     error::message,
-    notes::{Deed, Note, remove_folder},
+    journal::{Deed, Note, remove_folder},
 };
 
 /// The empty cgroup, and where links to it are pinned. Dropping it removes the cgroup.

@@ -1,8 +1,8 @@
 //! Two generations of which it can't be said which is the current one, in words.
 
-use super::{Facts, pairs::Pair, story::comparison};
+use super::{Facts, pairs::Pair, problem_text::comparison};
 use crate::{
-    read::MapBytes,
+    map_bytes::MapBytes,
     report::{Attachment, Certainty, Problem, ProblemKind, Program},
 };
 

@@ -3,10 +3,10 @@
 use std::{
     fmt, io,
     os::fd::{AsFd as _, OwnedFd},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
-use lb_abi::{ABI_VERSION, MAGIC, Meta};
+use lb_abi::{ABI_VERSION, FORMER_NAMES, MAGIC, Meta};
 
 use crate::{
     LoaderError, MapName, View,
@@ -53,9 +53,19 @@ impl fmt::Display for Mismatch {
     }
 }
 
+/// The pin of a map. An agent of an earlier version that still runs has it by its former name.
+fn pin(folder: &Path, map: MapName) -> PathBuf {
+    let of_name = folder.join(map.name());
+    let former = FORMER_NAMES.into_iter().find(|(_, name)| *name == map.name());
+    match former.map(|(former, _)| folder.join(former)) {
+        Some(former) if former.exists() && !of_name.exists() => former,
+        _ => of_name,
+    }
+}
+
 /// Opens one pinned map.
 pub(crate) fn open(folder: &Path, name: MapName, flags: u32) -> Result<OwnedFd, LoaderError> {
-    let path = folder.join(name.name());
+    let path = pin(folder, name);
     sys::open_pinned(&path, flags).map_err(LoaderError::path("open the pinned map", path))
 }
 
@@ -83,7 +93,7 @@ fn open_checked(folder: &Path, map: MapName) -> Result<OwnedFd, Mismatch> {
         io::ErrorKind::NotFound => Mismatch::Missing(map),
         _ => Mismatch::Unreadable { map, source },
     };
-    let fd = sys::open_pinned(&folder.join(map.name()), sys::READ_ONLY).map_err(unreadable)?;
+    let fd = sys::open_pinned(&pin(folder, map), sys::READ_ONLY).map_err(unreadable)?;
     let found = sys::map::describe(fd.as_fd()).map_err(unreadable)?.layout;
     if map.fits(found) {
         Ok(fd)

@@ -26,9 +26,8 @@ use crate::{
 };
 
 use super::{
-    ending,
-    held::{self, HeldCluster, lost},
-    machine,
+    cluster_hold::{self, HeldCluster, lost},
+    machine, namespace_deletion,
     nodes::{self, Used},
     process::{self, At, End, Settings, without_run},
     progress::Line,
@@ -115,7 +114,7 @@ impl<'a> ExistingSite<'a> {
         let cleaned = if held.lease.lost().is_some() {
             Ok(())
         } else if settings.keep {
-            ending::all(&held.cluster, settings).await
+            namespace_deletion::all(&held.cluster, settings).await
         } else {
             let cleaned = held.cleanup(settings, None).await;
             cleaned.map_err(|halt| anyhow::anyhow!("{halt}"))
@@ -152,7 +151,7 @@ impl Site for ExistingSite<'_> {
         if let Err(why) = held_again {
             return without(&why);
         }
-        ending::few(&held.cluster, self.settings, line).await;
+        namespace_deletion::few(&held.cluster, self.settings, line).await;
         let absences = held.lease.absences();
         // The next run would disturb the case's cleanup, and the cleanup would disturb that run.
         let settings = Settings {
@@ -184,7 +183,9 @@ impl Site for ExistingSite<'_> {
         } = end;
         if matches!(report.verdict, Verdict::Inconclusive { .. }) {
             if expired && !self.settings.interrupted.is_cancelled() {
-                report.verdict = Verdict::Inconclusive { why: held::expired() };
+                report.verdict = Verdict::Inconclusive {
+                    why: cluster_hold::expired(),
+                };
             }
             // The reason may be an API server that went away a moment ago.
             tokio::select! {

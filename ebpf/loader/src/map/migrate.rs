@@ -13,7 +13,7 @@ use lb_abi::{
     flow_flags,
 };
 
-use super::{Maps, View, fit};
+use super::{Maps, View, compatibility};
 use crate::{LoaderError, MapError, MapName, sys::READ_ONLY};
 
 /// Gives every flow the ids that its service port and backend have in these maps; 0, which is no id, where there is
@@ -152,10 +152,11 @@ impl Old {
     /// `None`: one of them is not there, or is laid out in another way.
     fn open(folder: &Path) -> Result<Option<Self>, LoaderError> {
         let names = [MapName::Frontends, MapName::Backends, MapName::Affinity];
-        if !fit::is_current(folder) || names.iter().any(|name| !fit::fits(folder, *name)) {
+        if !compatibility::is_current(folder) || names.iter().any(|name| !compatibility::fits(folder, *name))
+        {
             return Ok(None);
         }
-        let open = |name| fit::open(folder, name, READ_ONLY);
+        let open = |name| compatibility::open(folder, name, READ_ONLY);
         Ok(Some(Self {
             frontends: View::new(MapName::Frontends, open(MapName::Frontends)?),
             backends: View::new(MapName::Backends, open(MapName::Backends)?),

@@ -5,11 +5,11 @@ use std::net::IpAddr;
 
 use super::objects::{Policy, Service};
 use crate::{
+    endpoint_address::Family,
     hash::HashMap,
     maglev::{SCALES, Scale},
     model::FRONTENDS,
     names::ObjectId,
-    transport::Family,
 };
 
 /// The size of the tables of all Services.

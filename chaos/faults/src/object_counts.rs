@@ -15,7 +15,7 @@ use doctor::{Found, Manner, Place, Scope, inventory};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{FaultError, error::message, node};
+use crate::{FaultError, commands, error::message};
 
 /// Attach type of programs that control access to devices.
 const DEVICE: &str = "device";
@@ -49,7 +49,7 @@ impl Remains {
     /// The node can't be reached, or something can't be counted.
     pub async fn of(cluster: &Cluster, node: &str) -> Result<Self, FaultError> {
         let cgroup = cluster.nodes()?.cgroup_root().to_string_lossy().into_owned();
-        node::plumbline(cluster, node, &["remains", "--cgroup", &cgroup]).await
+        commands::plumbline(cluster, node, &["remains", "--cgroup", &cgroup]).await
     }
 
     /// The counts of a node before its agent was installed.

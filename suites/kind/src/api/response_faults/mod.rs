@@ -40,7 +40,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{Server, share};
+use super::{Server, second_server};
 use crate::{KindError, error::io_error};
 
 /// The balancer's socket for orders, in its container.
@@ -249,7 +249,7 @@ impl BalancerFault {
     ) -> Result<Self, KindError> {
         let keys = all
             .iter()
-            .map(|server| Ok((server.address, share::keys(server)?)));
+            .map(|server| Ok((server.address, second_server::keys(server)?)));
         let order = BalancerOrder {
             keys: keys.collect::<Result<_, KindError>>()?,
             servers: servers.iter().map(|server| server.address).collect(),

@@ -8,7 +8,7 @@ use super::{find, netlink};
 use crate::{
     DeviceId, Direction, HeldProgram, LoaderError, XdpMode,
     sys::{
-        filter::{self, Carrier, Place},
+        clsact::{self, Carrier, Place},
         tcx,
     },
 };
@@ -33,11 +33,11 @@ pub fn attach_filter<'a>(
             program.id()
         ))
     };
-    let carrier = filter::add_clsact(&mut netlink, device.index).map_err(failed())?;
+    let carrier = clsact::add_clsact(&mut netlink, device.index).map_err(failed())?;
     if (carrier, direction) == (Carrier::Ingress, Direction::Egress) {
         return Err(LoaderError::NoEgress { device });
     }
-    filter::put(&mut netlink, device.index, place, program.as_fd(), program.name()).map_err(failed())
+    clsact::put(&mut netlink, device.index, place, program.as_fd(), program.name()).map_err(failed())
 }
 
 /// Attaches a program of any owner by TCX without a link, after those that are there.
@@ -77,7 +77,7 @@ pub fn attach_xdp<'a>(
 ) -> Result<(), LoaderError> {
     let mut netlink = netlink()?;
     let device = find(&mut netlink, device.into())?;
-    filter::put_xdp(&mut netlink, device.index, mode, program.as_fd())
+    clsact::put_xdp(&mut netlink, device.index, mode, program.as_fd())
         .map(drop)
         .map_err(LoaderError::kernel(format!(
             "attach program {} to xdp of {device}",

@@ -277,7 +277,7 @@ impl AgentControl for Installed {
 
     async fn clean_up(&self, node: &str) -> Result<(), ClusterError> {
         let done = self.controller().clean(node).await;
-        done.map_err(cluster_error(&format!("wipe what the agent of {node} keeps")))
+        done.map_err(cluster_error(&format!("clean up after the agent of {node}")))
     }
 
     async fn evidence(&self, folder: &Path) -> Result<(), ClusterError> {

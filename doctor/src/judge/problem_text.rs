@@ -10,7 +10,7 @@ use super::{
 use crate::{
     checks::some_of,
     layout::Tables,
-    read::MapBytes,
+    map_bytes::MapBytes,
     report::{Attachment, Certainty, Manner, Map, Misled, Place, Problem, ProblemKind, Program, Whose},
 };
 

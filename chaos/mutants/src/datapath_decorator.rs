@@ -10,11 +10,11 @@ use doctor::{EvictionError, Found, Inventory, LooseProgram};
 use lb_loader::{Attachment, Counts, DeviceKind, Hook, LoaderError};
 use reference_agent::{
     datapath::Datapath,
+    endpoint_address::Range,
     maps::{LbMaps, MapError},
-    transport::Range,
 };
 
-use crate::ending::Ending;
+use crate::udp_ending::Ending;
 
 /// The operations that a flaw may change. The defaults are the datapath's own; so are the errors.
 #[expect(

@@ -24,7 +24,7 @@ use super::{
     baseline::Baseline,
     containers::Container,
     error::{cluster_error, io_error},
-    placing,
+    process_lookup,
 };
 
 /// Pods, nodes, and the outside client.
@@ -86,8 +86,8 @@ impl Places {
             .and_then(|spec| spec.node_name.as_deref())
             .ok_or_else(gone)?;
         let node = node(&self.nodes, node_name)?;
-        let id = placing::container_id(&pod).ok_or_else(gone)?;
-        placing::in_container(node, id)
+        let id = process_lookup::container_id(&pod).ok_or_else(gone)?;
+        process_lookup::in_container(node, id)
             .map_err(cluster_error(&what))?
             .ok_or_else(gone)
     }
@@ -146,7 +146,8 @@ impl NodeAccess for Places {
 
     async fn command(&self, name: &str, argv: &[String]) -> Result<Placed, ClusterError> {
         let found = node(&self.nodes, name)?;
-        let placement = placing::of_node(found).map_err(cluster_error(&format!("enter the node {name}")))?;
+        let placement =
+            process_lookup::of_node(found).map_err(cluster_error(&format!("enter the node {name}")))?;
         placed(&Path::new(PROGRAMS).join("plumbline"), argv, placement)
     }
 
@@ -167,7 +168,8 @@ impl NodeAccess for Places {
 #[async_trait]
 impl OutsideClient for Places {
     async fn command(&self, argv: &[String]) -> Result<Placed, ClusterError> {
-        let placement = placing::beside(self.outside).map_err(cluster_error("enter the client outside"))?;
+        let placement =
+            process_lookup::beside(self.outside).map_err(cluster_error("enter the client outside"))?;
         placed(&self.plumbline, argv, placement)
     }
 }

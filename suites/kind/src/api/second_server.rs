@@ -21,7 +21,7 @@ use crate::{
     KindError,
     containers::{Container, network},
     error::io_error,
-    placing,
+    process_lookup,
     state::Folder,
     tools::Tools,
 };
@@ -231,7 +231,7 @@ impl Making<'_> {
         let _lock = self.folder.hold(&lock_of(self.first.number))?;
         self.first.end_old().await?;
         for name in ["kube-controller-manager", "kube-scheduler"] {
-            placing::signal(&placing::named(node, name), Signal::SIGTERM);
+            process_lookup::signal(&process_lookup::named(node, name), Signal::SIGTERM);
         }
         self.install_keys(&self.first)?;
         write(

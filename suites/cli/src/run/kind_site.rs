@@ -17,7 +17,7 @@ use tokio::{sync::OnceCell, time::sleep};
 use crate::{cluster::ClusterRef, repair};
 
 use super::{
-    ending, machine,
+    machine, namespace_deletion,
     process::{self, At, End, Settings, without_run},
     progress::Line,
     schedule::Site,
@@ -73,7 +73,7 @@ impl<'a> KindSite<'a> {
         let name = cluster.name();
         if self.settings.keep || self.existing == Existing::Use {
             // The load balancer and the controllers end with this process, and nothing would remove finalizers.
-            let ended = ending::all(cluster.cluster(), self.settings).await;
+            let ended = namespace_deletion::all(cluster.cluster(), self.settings).await;
             let kept = cluster.keep().await;
             eprintln!(
                 "the kind cluster {name} stays up, KUBECONFIG={}: `plumbline run --provider kind --reuse {name}` uses it, \
@@ -213,7 +213,7 @@ impl Site for KindSite<'_> {
             let why = why.to_owned();
             return without_run(&case, self.settings, Verdict::Inconclusive { why });
         }
-        ending::few(cluster.cluster(), self.settings, line).await;
+        namespace_deletion::few(cluster.cluster(), self.settings, line).await;
         let (at, absences) = (
             ClusterRef::Kind(cluster.name().to_owned()),
             self.absences(cluster),

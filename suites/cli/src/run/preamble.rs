@@ -6,7 +6,7 @@ use cluster::Description;
 use harness::{case::axes_not_enabled, family::families};
 
 use super::{process::Settings, seconds, select::Selection};
-use crate::{count::counted, report::software::Software};
+use crate::{plural::counted, report::software::Software};
 
 /// Describes what runs where, and the estimated duration, if it is known.
 pub(super) fn before(

@@ -22,7 +22,7 @@ use super::{
     process::{self, At, End, Settings},
     progress::Line,
     schedule::Site,
-    spent::LabsSpent,
+    usage::LabsSpent,
 };
 use crate::{cluster::ClusterRef, lab::TargetArgs, quick::marked};
 

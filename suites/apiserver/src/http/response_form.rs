@@ -5,7 +5,7 @@ use hyper::{
     http::HeaderMap,
 };
 
-use crate::{status::Status, table::IncludeObject};
+use crate::{printers::IncludeObject, status::Status};
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
