@@ -91,11 +91,6 @@ impl Cluster {
     }
 
     /// Prepares the command that runs a program in a place.
-    ///
-    /// `argv[0]` may be `probe` or `plumbline`, which stand for those programs wherever the place has them.
-    ///
-    /// # Errors
-    /// The place does not exist.
     async fn command(&self, place: &Place, argv: &[String]) -> Result<Placed, ClusterError> {
         match place {
             Place::Pod { namespace, name } => self.pods.command(namespace, name, argv).await,
@@ -104,8 +99,9 @@ impl Cluster {
         }
     }
 
-    /// Starts a process in a place, with pipes for stdin, stdout and stderr. Dropping the value kills it. `argv` is
-    /// as in [`Cluster::command`].
+    /// Starts a process in a place, with pipes for stdin, stdout and stderr. Dropping the value kills it.
+    ///
+    /// `argv[0]` may be `probe` or `plumbline`, which stand for those programs wherever the place has them.
     ///
     /// # Errors
     /// The place does not exist; the program can't be started there.

@@ -16,7 +16,7 @@
 //! case has for namespaces are beginnings of names.
 //!
 //! Cases are processes that know nothing of each other, so what is held is stronger than that names differ: all that a case
-//! writes passes [`Names`], which refuses, before it is sent, a name without the token that the case has drawn (`5a01c2`), and one
+//! writes passes `Names`, which refuses, before it is sent, a name without the token that the case has drawn (`5a01c2`), and one
 //! that another of its axes, or a helper, has already. That is an error of the suite, and never the target's.
 
 use std::{

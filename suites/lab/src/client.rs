@@ -132,7 +132,7 @@ impl LabCluster {
         })
     }
 
-    /// CPU seconds, user and system, by program, including programs that have ended: see [`usage`].
+    /// CPU seconds, user and system, by program, including programs that have ended.
     ///
     /// # Errors
     /// The cgroup v2 hierarchy is gone.

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `network` | IPv4, IPv6, extension headers |
 //! | `transport` | TCP, UDP, SCTP, ICMP and what it quotes |
-//! | `fix_truncated` | [`fix_truncated`]: what was cut off, as if it had been sent so |
+//! | `fix_truncated` | [`mend`]: what was cut off, as if it had been sent so |
 //!
 //! Knows nothing of the code that builds packets, and nothing of the programs.
 
