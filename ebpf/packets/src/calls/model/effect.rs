@@ -63,7 +63,7 @@ pub fn applies(state: &State, slot: usize, call: Call) -> bool {
         }
         Call::Again { .. } => {
             let heard = |(address, port)| is_served(address, port, false);
-            !socket.tcp && socket.peer.is_some_and(heard)
+            !socket.tcp && !socket.is_misled && socket.peer.is_some_and(heard)
         }
         Call::Unsolicited { .. } => !socket.tcp && socket.peer.is_none(),
     }
@@ -89,6 +89,7 @@ pub fn permitted(state: &State, slot: usize, call: Call, now: u32) -> Vec<Outcom
                 cookie: 0,
                 peer: None,
                 source: None,
+                is_misled: false,
             };
             outcome.state.open.insert(slot, socket);
             return vec![outcome];
@@ -252,9 +253,16 @@ fn connect(outcome: &mut Outcome, slot: usize, socket: &Socket, at: (Address, u1
         let connected = Socket {
             peer: Some(at),
             source: socket.source.or(source(at.0)),
+            is_misled: false,
             ..*socket
         };
         outcome.state.open.insert(slot, connected);
+    } else if socket.peer.is_some() {
+        let misled = Socket {
+            is_misled: true,
+            ..*socket
+        };
+        outcome.state.open.insert(slot, misled);
     }
 }
 

@@ -72,6 +72,9 @@ pub struct Socket {
     pub peer: Option<(Address, u16)>,
     /// What it sends from, by IPv4, once it has been connected.
     pub source: Option<Address>,
+    /// A later connect has found no route. Linux then sends to that destination, from the second datagram on: the flow that a
+    /// connected socket keeps is overwritten before the route is looked up (`__ip4_datagram_connect`).
+    pub is_misled: bool,
 }
 
 /// What a client, and the servers, have seen of a call.
