@@ -1,58 +1,13 @@
 //! What stays at the node's own cgroup, and what a clean-up leaves.
 
-use std::{
-    fs, thread,
-    time::{Duration, Instant},
-};
-
 use caps::CapSet;
 use doctor::{Cleanup, EvictionError, Inventory, cleanup};
-use lb_loader::{
-    ALLOW_MULTI, CraftedKind, CraftedMap, Datapath, HeldProgram, Hook, LoaderError, MapName, Ownership,
-    attach_legacy, programs_attached,
-};
+use lb_loader::{ALLOW_MULTI, CraftedKind, CraftedMap, Hook, LoaderError, MapName, Ownership, attach_legacy};
 
 use crate::{
     leftovers,
-    support::{ForeignProgram, Node, Protocol, TcpServer, dial, isolated},
+    support::{ForeignProgram, Protocol, TcpServer, attached, dial, isolated, leave_behind},
 };
-
-/// The programs of a load, by hook.
-fn hold(datapath: &Datapath) -> Vec<(Hook, HeldProgram)> {
-    datapath
-        .programs()
-        .map(|(hook, program)| (hook, HeldProgram::by_id(program.id()).expect("it is loaded")))
-        .collect()
-}
-
-fn attached(node: &Node, hook: Hook) -> Vec<u32> {
-    programs_attached(&node.options.cgroup, hook, false).expect("the kernel says")
-}
-
-/// A datapath whose programs are then attached the legacy way too, and all its pins removed: what
-/// is left runs on its own, with maps that are not written any more. Returns the programs.
-fn leave_behind(node: &Node) -> Vec<(Hook, HeldProgram)> {
-    let datapath = node.start();
-    let held = hold(&datapath);
-    for (hook, program) in &held {
-        attach_legacy(&node.options.cgroup, *hook, program, ALLOW_MULTI).expect("attached the legacy way");
-    }
-    drop(datapath);
-    fs::remove_dir_all(node.options.bpffs.join("plumbline")).expect("unpinned");
-    // The links end when a worker of the kernel comes to them.
-    let deadline = Instant::now() + testing::patience::LIMIT;
-    while held
-        .iter()
-        .any(|(hook, program)| attached(node, *hook) != [program.id()])
-    {
-        assert!(
-            Instant::now() < deadline,
-            "links without pin or holder stay attached"
-        );
-        thread::sleep(Duration::from_millis(1));
-    }
-    held
-}
 
 #[test]
 fn a_foreign_program_of_the_same_name_stays() {

@@ -1,7 +1,7 @@
 //! Ends connected UDP sockets whose backend is gone, so that their owners connect anew and come to another.
 //!
 //! A socket that `connect` was called on keeps its peer: what the programs made of the address then. Nothing tells its
-//! owner that the backend went, unless a host there answers with an ICMP error. So it is told (`SOCK_DESTROY`, Linux
+//! owner that the backend went, unless a host there answers with an ICMP error. So the socket is ended (`SOCK_DESTROY`, Linux
 //! 4.5; of UDP 4.9): a receive, now or next, fails with ECONNABORTED, and a send with EDESTADDRREQ, as the
 //! socket is not connected any more.
 

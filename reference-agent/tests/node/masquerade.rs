@@ -95,7 +95,7 @@ fn rules_stand_until_somebody_changes_one() {
     assert!(written.is_of(&one) && !written.is_of(&other));
     assert!(
         written.is_current().expect("asked"),
-        "nobody has changed anything"
+        "nothing was changed on the way"
     );
     let again = other.write().expect("written");
     assert!(!written.is_current().expect("asked") && again.is_current().expect("asked"));

@@ -85,7 +85,7 @@ pub(crate) async fn case(arguments: Arguments) -> anyhow::Result<ExitCode> {
             seed: order.seed,
             limits: order.limits,
             turns,
-            // Nobody may be there to read it.
+            // The reader of stdout may be gone.
             progress: Arc::new(|phase| drop(writeln!(io::stdout(), "{phase}"))),
         },
         replay: order.replay,

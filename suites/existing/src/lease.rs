@@ -112,7 +112,7 @@ impl Lease {
         remove(&self.leases.0, self.uid.clone()).await
     }
 
-    /// Leaves the Lease to whoever removes its namespace, or to its expiry.
+    /// Stops renewing: the Lease goes with its namespace, or expires.
     pub(super) async fn leave(mut self) {
         self.stop().await;
     }

@@ -133,7 +133,7 @@ impl LabResources {
                     Some(step) = steps_begun.recv() => starter.send(&StartEvent::Step(step)),
                     lab = &mut starting => break lab,
                     requester = &mut unwanted => {
-                        starter.send(&StartEvent::Failed("somebody took it down while it was starting".to_owned()));
+                        starter.send(&StartEvent::Failed("another process took it down while it was starting".to_owned()));
                         return Ok(Some(requester));
                     }
                     () = starter.end_requested() => {

@@ -59,8 +59,8 @@ pub fn device_programs() -> Result<Vec<DeviceProgram>, LoaderError> {
     Ok(found)
 }
 
-/// What is attached at one layer of a device; to one that has no such layer, or is gone meanwhile, nothing. XDP is told
-/// of by the device itself ([`clsact::devices`]).
+/// Programs attached at one layer of a device; none if the device has no such layer or is gone. XDP programs come with
+/// the device's own netlink message ([`clsact::devices`]).
 pub(super) fn at(
     netlink: &mut Netlink,
     device: &Device,

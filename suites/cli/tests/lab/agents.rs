@@ -11,14 +11,7 @@ use super::support::{LIMIT, TestLab, cgroup, name};
 async fn started(test: &TestLab, starts: u32) -> cluster::AgentState {
     let deadline = std::time::Instant::now() + LIMIT;
     loop {
-        let state = test
-            .lab
-            .cluster()
-            .agents()
-            .expect("a lab has it")
-            .state("node1")
-            .await
-            .expect("the agent");
+        let state = test.agents().state("node1").await.expect("the agent");
         if state.starts == starts && state.pid.is_some() {
             return state;
         }
@@ -62,81 +55,30 @@ async fn an_agent_that_ends_is_started_again_and_one_that_was_stopped_is_not() {
     let state = started(&test, 2).await;
     assert_eq!(state.last_exit.as_deref(), Some("SIGKILL"));
 
-    test.lab
-        .cluster()
-        .agents()
-        .expect("a lab has it")
-        .stop("node1", Stop::Term)
-        .await
-        .expect("stop");
-    let state = test
-        .lab
-        .cluster()
-        .agents()
-        .expect("a lab has it")
-        .state("node1")
-        .await
-        .expect("the agent");
+    test.agents().stop("node1", Stop::Term).await.expect("stop");
+    let state = test.agents().state("node1").await.expect("the agent");
     assert_eq!((state.pid, state.last_exit.as_deref()), (None, Some("SIGTERM")));
-    let other = test
-        .lab
-        .cluster()
-        .agents()
-        .expect("a lab has it")
-        .state("node2")
-        .await
-        .expect("the other agent");
+    let other = test.agents().state("node2").await.expect("the other agent");
     assert_eq!(
         (other.starts, other.pid.is_some()),
         (1, true),
         "the other node's runs on"
     );
-    test.lab
-        .cluster()
-        .agents()
-        .expect("a lab has it")
+    test.agents()
         .stop("node1", Stop::Kill)
         .await
         .expect("to stop a stopped one is fine");
 
-    test.lab
-        .cluster()
-        .agents()
-        .expect("a lab has it")
-        .start("node1", None)
-        .await
-        .expect("start");
+    test.agents().start("node1", None).await.expect("start");
     assert_eq!(started(&test, 3).await.starts, 3);
-    test.lab
-        .cluster()
-        .agents()
-        .expect("a lab has it")
+    test.agents()
         .start("node1", None)
         .await
         .expect("to start a running one is fine");
+    assert_eq!(test.agents().state("node1").await.expect("the agent").starts, 3);
+    test.agents().stop("node1", Stop::Kill).await.expect("stop");
     assert_eq!(
-        test.lab
-            .cluster()
-            .agents()
-            .expect("a lab has it")
-            .state("node1")
-            .await
-            .expect("the agent")
-            .starts,
-        3
-    );
-    test.lab
-        .cluster()
-        .agents()
-        .expect("a lab has it")
-        .stop("node1", Stop::Kill)
-        .await
-        .expect("stop");
-    assert_eq!(
-        test.lab
-            .cluster()
-            .agents()
-            .expect("a lab has it")
+        test.agents()
             .state("node1")
             .await
             .expect("the agent")
@@ -155,14 +97,7 @@ async fn an_agent_is_led_to_the_api_by_another_way_and_back() {
         server: "10.96.0.1:443".parse().expect("an address"),
         further: vec!["172.30.0.9:6443".parse().expect("an address")],
     };
-    match test
-        .lab
-        .cluster()
-        .agents()
-        .expect("a lab has it")
-        .set_api_endpoint("node1", Some(&way))
-        .await
-    {
+    match test.agents().set_api_endpoint("node1", Some(&way)).await {
         Err(ClusterError::Failed { why, .. }) => assert!(why.contains("stop it first"), "{why}"),
         other => panic!("expected a refusal, found {other:?}"),
     }
@@ -188,14 +123,7 @@ async fn an_agent_is_led_to_the_api_by_another_way_and_back() {
     assert_eq!(started(&test, 3).await.way, None);
     test.has_said(|said| said.iter().filter(is_own).count() == 2)
         .await;
-    let other = test
-        .lab
-        .cluster()
-        .agents()
-        .expect("a lab has it")
-        .state("node2")
-        .await
-        .expect("the other agent");
+    let other = test.agents().state("node2").await.expect("the other agent");
     assert_eq!((other.starts, other.way), (1, None), "the other node's stays");
 }
 
@@ -204,45 +132,19 @@ async fn state_is_wiped_by_the_agents_own_clean_up_and_only_while_it_is_stopped(
     let Some(test) = TestLab::up("wipe").await else {
         return;
     };
-    match test
-        .lab
-        .cluster()
-        .agents()
-        .expect("a lab has it")
-        .clean_up("node1")
-        .await
-    {
+    match test.agents().clean_up("node1").await {
         Err(ClusterError::Failed { why, .. }) => assert!(why.contains("stop it first"), "{why}"),
         other => panic!("expected a refusal, found {other:?}"),
     }
-    test.lab
-        .cluster()
-        .agents()
-        .expect("a lab has it")
-        .stop("node1", Stop::Term)
-        .await
-        .expect("stop");
-    test.lab
-        .cluster()
-        .agents()
-        .expect("a lab has it")
-        .clean_up("node1")
-        .await
-        .expect("wipe");
+    test.agents().stop("node1", Stop::Term).await.expect("stop");
+    test.agents().clean_up("node1").await.expect("wipe");
     let cleanup = "cleanup --bpffs=/sys/fs/bpf --cgroup=/sys/fs/cgroup";
     assert!(
         test.said().iter().any(|line| line == cleanup),
         "{:?}",
         test.said()
     );
-    match test
-        .lab
-        .cluster()
-        .agents()
-        .expect("a lab has it")
-        .stop("node7", Stop::Term)
-        .await
-    {
+    match test.agents().stop("node7", Stop::Term).await {
         Err(error) => assert_eq!(error, ClusterError::not_found("node", "node7")),
         Ok(()) => panic!("expected that there is no such node"),
     }

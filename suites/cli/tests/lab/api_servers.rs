@@ -88,28 +88,14 @@ async fn an_api_server_that_stops_leaves_default_kubernetes_and_comes_back() {
         server: 1,
         how: Stop::Term,
     };
-    let held = test
-        .lab
-        .cluster()
-        .control_plane()
-        .expect("a lab has it")
-        .begin(&down, LASTS)
-        .await
-        .expect("stopped");
+    let held = test.control_plane().begin(&down, LASTS).await.expect("stopped");
     kubernetes_shows(&client, &["172.30.0.3"]).await;
     assert!(!answers(&test, &node("node1"), "172.30.0.2").await);
     for _ in 0..3 {
         let what = "the front passes over the one that is down";
         comes_to_answer(&test, &Place::Outside, "172.30.0.9", what).await;
     }
-    let all = test
-        .lab
-        .cluster()
-        .control_plane()
-        .expect("a lab has it")
-        .servers()
-        .await
-        .expect("servers");
+    let all = test.control_plane().servers().await.expect("servers");
     let running: Vec<(u8, bool)> = all.iter().map(|server| (server.number, server.running)).collect();
     assert_eq!(running, [(1, false), (2, true)]);
     let status = test.lab.status().await.expect("status");
@@ -117,10 +103,7 @@ async fn an_api_server_that_stops_leaves_default_kubernetes_and_comes_back() {
     assert_eq!(status.api_faults[0].fault, down);
 
     let twice = test
-        .lab
-        .cluster()
         .control_plane()
-        .expect("a lab has it")
         .begin(&down, LASTS)
         .await
         .expect_err("it is down");
@@ -129,14 +112,7 @@ async fn an_api_server_that_stops_leaves_default_kubernetes_and_comes_back() {
         server: 3,
         how: Stop::Term,
     };
-    match test
-        .lab
-        .cluster()
-        .control_plane()
-        .expect("a lab has it")
-        .begin(&none, LASTS)
-        .await
-    {
+    match test.control_plane().begin(&none, LASTS).await {
         Err(error) => assert_eq!(error, ClusterError::not_found("API server", "3")),
         Ok(lease) => panic!("expected that there is no such API server, found {lease:?}"),
     }
@@ -168,14 +144,7 @@ async fn servers_that_share_an_address_empty_default_kubernetes_when_one_stops()
     let version = version.resource_version().expect("a version");
     let only = WatchParams::default().fields("metadata.name=kubernetes");
     let mut events = pin!(slices.watch(&only, &version).await.expect("a watch"));
-    let held = test
-        .lab
-        .cluster()
-        .control_plane()
-        .expect("a lab has it")
-        .begin(&down, LASTS)
-        .await
-        .expect("stopped");
+    let held = test.control_plane().begin(&down, LASTS).await.expect("stopped");
     let emptied = async {
         loop {
             match events.next().await {
@@ -217,37 +186,20 @@ async fn a_fault_ends_with_whoever_holds_it_and_when_its_time_is_over() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let held = test
-        .lab
-        .cluster()
-        .control_plane()
-        .expect("a lab has it")
-        .begin(&refuse, LASTS)
-        .await
-        .expect("begun");
+    let held = test.control_plane().begin(&refuse, LASTS).await.expect("begun");
     assert_eq!(test.lab.status().await.expect("status").api_faults.len(), 1);
     drop(held);
     none_is_left().await;
 
     let short = Duration::from_millis(50);
-    let held = test
-        .lab
-        .cluster()
-        .control_plane()
-        .expect("a lab has it")
-        .begin(&refuse, short)
-        .await
-        .expect("begun");
+    let held = test.control_plane().begin(&refuse, short).await.expect("begun");
     none_is_left().await;
     let error = held.end().await.expect_err("it is over already");
     assert!(error.to_string().contains("its time was"), "{error}");
 
     let long = Duration::from_secs(601);
     let error = test
-        .lab
-        .cluster()
         .control_plane()
-        .expect("a lab has it")
         .begin(&refuse, long)
         .await
         .expect_err("too long");
@@ -279,34 +231,17 @@ async fn a_fault_meets_whom_it_names_and_never_the_administrator() {
         },
     };
     let one = refuse(Clients::User(users::node("node1")));
-    let held = test
-        .lab
-        .cluster()
-        .control_plane()
-        .expect("a lab has it")
-        .begin(&one, LASTS)
-        .await
-        .expect("begun");
+    let held = test.control_plane().begin(&one, LASTS).await.expect("begun");
     assert_eq!(status(&test, &node("node1")).await, "503");
     assert_eq!(status(&test, &node("node2")).await, "200");
     held.end().await.expect("over");
     let other = refuse(Clients::Source("172.30.0.102".parse().expect("an address")));
-    let held = test
-        .lab
-        .cluster()
-        .control_plane()
-        .expect("a lab has it")
-        .begin(&other, LASTS)
-        .await
-        .expect("begun");
+    let held = test.control_plane().begin(&other, LASTS).await.expect("begun");
     assert_eq!(status(&test, &node("node1")).await, "200");
     assert_eq!(status(&test, &node("node2")).await, "503");
     held.end().await.expect("over");
     let held = test
-        .lab
-        .cluster()
         .control_plane()
-        .expect("a lab has it")
         .begin(&refuse(Clients::All), LASTS)
         .await
         .expect("begun");

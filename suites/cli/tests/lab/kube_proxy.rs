@@ -316,10 +316,7 @@ async fn converges(mode: &str, calls: &str) {
         for fault in round.iter().flat_map(|met| &met.faults) {
             held.push(
                 shop.test
-                    .lab
-                    .cluster()
                     .control_plane()
-                    .expect("a lab has it")
                     .begin(fault, LASTS)
                     .await
                     .expect("it begins"),
@@ -337,10 +334,7 @@ async fn converges(mode: &str, calls: &str) {
         shop.is_served_everywhere("afterwards").await;
     }
     shop.test
-        .lab
-        .cluster()
         .control_plane()
-        .expect("a lab has it")
         .jump_versions(1_000_000)
         .await
         .expect("a jump");
@@ -348,15 +342,7 @@ async fn converges(mode: &str, calls: &str) {
     shop.is_served_everywhere("the resourceVersion jumped").await;
     for node in 1..=NODES {
         let node = format!("node{node}");
-        let agent = shop
-            .test
-            .lab
-            .cluster()
-            .agents()
-            .expect("a lab has it")
-            .state(&node)
-            .await
-            .expect("the agent");
+        let agent = shop.test.agents().state(&node).await.expect("the agent");
         assert_eq!((agent.starts, agent.last_exit), (1, None), "{node}");
     }
 }

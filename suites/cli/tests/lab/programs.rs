@@ -94,10 +94,7 @@ async fn kubernetes_own_control_plane_runs_pods_that_a_service_reaches() {
         fault: Fault::Expire,
     };
     let error = test
-        .lab
-        .cluster()
         .control_plane()
-        .expect("a lab has it")
         .begin(&expire, LASTS)
         .await
         .expect_err("not ours");
@@ -106,19 +103,9 @@ async fn kubernetes_own_control_plane_runs_pods_that_a_service_reaches() {
         server: 1,
         how: Stop::Kill,
     };
-    let held = test
-        .lab
-        .cluster()
-        .control_plane()
-        .expect("a lab has it")
-        .begin(&down, LASTS)
-        .await
-        .expect("killed");
+    let held = test.control_plane().begin(&down, LASTS).await.expect("killed");
     let running: Vec<bool> = test
-        .lab
-        .cluster()
         .control_plane()
-        .expect("a lab has it")
         .servers()
         .await
         .expect("servers")
@@ -135,15 +122,7 @@ async fn kubernetes_own_control_plane_runs_pods_that_a_service_reaches() {
     answers(&test, &address).await;
     held.end().await.expect("started again");
     // This server serves, too, not only the other one.
-    let first = test
-        .lab
-        .cluster()
-        .control_plane()
-        .expect("a lab has it")
-        .servers()
-        .await
-        .expect("servers")
-        .remove(0);
+    let first = test.control_plane().servers().await.expect("servers").remove(0);
     assert!(first.running);
     let ask = format!("{kubectl} --server=https://{} get --raw=/readyz", first.address);
     assert_eq!(test.shell(&node("node1"), &ask).await, (Some(0), "ok".to_owned()));

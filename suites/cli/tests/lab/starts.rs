@@ -79,7 +79,7 @@ async fn a_lab_that_is_starting_says_so_and_whoever_takes_it_down_ends_its_start
     let error = starting.await.expect("no panic").expect_err("it was taken down");
     let said = error.to_string();
     assert!(
-        said.contains("somebody took it down while it was starting"),
+        said.contains("another process took it down while it was starting"),
         "{said}"
     );
     nothing_is_left(&config.name, &before).await;

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cluster::Place;
+use cluster::{AgentControl, ControlPlaneFaults, Place};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, api::PostParams};
 use lab::{AgentCommand, ControlPlane, IpFamilies, LabCluster, LabConfig, Lifetime};
@@ -77,6 +77,14 @@ impl TestLab {
             .await
             .expect("up");
         Some(Self { lab, folder })
+    }
+
+    pub(crate) fn agents(&self) -> &dyn AgentControl {
+        self.lab.cluster().agents().expect("a lab has agents")
+    }
+
+    pub(crate) fn control_plane(&self) -> &dyn ControlPlaneFaults {
+        self.lab.cluster().control_plane().expect("a lab has API servers")
     }
 
     pub(crate) fn pods(&self) -> Api<Pod> {

@@ -42,20 +42,8 @@ async fn a_target_of_ones_own_is_run_and_cleaned_as_its_file_says() {
         let line = format!("--on {node} --api={run}/kubeconfig-{node} {run}/logs/agent-{node}.state");
         eventually("the start of the program", || told(line.clone())).await;
     }
-    test.lab
-        .cluster()
-        .agents()
-        .expect("a lab has it")
-        .stop("node1", Stop::Term)
-        .await
-        .expect("stop");
-    test.lab
-        .cluster()
-        .agents()
-        .expect("a lab has it")
-        .clean_up("node1")
-        .await
-        .expect("wipe");
+    test.agents().stop("node1", Stop::Term).await.expect("stop");
+    test.agents().clean_up("node1").await.expect("wipe");
     assert!(told("--wipe /sys/fs/cgroup /sys/fs/bpf".to_owned()));
     // A program that can't print its version gives no evidence, and no error.
     let evidence = folder.path().join("evidence");

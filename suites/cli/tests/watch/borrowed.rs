@@ -52,7 +52,7 @@ pub(super) async fn agents_are_stopped_and_given_back(admin: &Client, options: &
     assert_eq!(
         cluster.cluster().agents().unwrap().pins(),
         ["agent"],
-        "and nobody else's"
+        "and no other"
     );
 
     let nodes: Api<Node> = Api::all(admin.clone());

@@ -72,7 +72,7 @@ pub struct CaseReport {
     pub recoveries: Vec<Needed>,
     /// Trouble that is not part of the verdict, such as a clean-up that took too long.
     pub warnings: Vec<String>,
-    /// What its faults have done to nodes and could not undo ([`faults::FaultInjector::unhealed`]): for whoever has the cluster to heal.
+    /// Faults that could not be undone on nodes ([`faults::FaultInjector::unhealed`]). The run heals them, or `plumbline heal`.
     #[serde(default)]
     pub unhealed: Vec<String>,
     /// Where the evidence lies: known to the run, which gave the case its folder; that may be elsewhere when the report is read.

@@ -60,7 +60,7 @@ pub(crate) fn load(
         .ok()
         .filter(|fd| *fd >= 0)
         .ok_or_else(io::Error::last_os_error)?;
-    // SAFETY: new, and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

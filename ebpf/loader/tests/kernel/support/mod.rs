@@ -4,6 +4,7 @@ pub(crate) mod bytecode;
 mod foreign;
 mod isolation;
 mod kernel;
+mod left_behind;
 mod node;
 mod sockets;
 
@@ -11,6 +12,7 @@ pub(crate) use self::{
     foreign::{ForeignProgram, overwrite_meta, pin_array},
     isolation::{isolated, loopback_up},
     kernel::{has_tcx, release},
+    left_behind::{attached, hold, leave_behind},
     node::{Node, Protocol, frontend, switch},
     sockets::{TcpServer, UdpServer, dial, receive, udp_client},
 };
