@@ -9,11 +9,11 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    broke::what_broke,
+    breakage::what_broke,
     finding::{self, Finding, SHOWN, Weight},
     history::{Attempt, Outcome, Served, Stage, Transport},
+    observations,
     outcome::{faithful, is_answered_by, is_certified, is_silent, took, were_there_together},
-    record,
 };
 
 pub use crate::{
@@ -192,7 +192,7 @@ impl Judged<'_> {
             .collect();
         let outside = self.but_cut(outside, judged.len());
         if !outside.is_empty() {
-            let found = record::outcomes(outside.iter().copied());
+            let found = observations::outcomes(outside.iter().copied());
             findings.push(self.finding(
                 Weight::Violation,
                 format!(
@@ -200,13 +200,13 @@ impl Judged<'_> {
                     what_broke(&outside),
                     outside.len(),
                     judged.len(),
-                    record::line(&found)
+                    observations::line(&found)
                 ) + &self.detail(&outside),
                 &outside,
             ));
         }
         if !own.is_empty() {
-            let found = record::line(&record::outcomes(own.iter().copied()));
+            let found = observations::line(&observations::outcomes(own.iter().copied()));
             findings.push(self.finding(
                 Weight::Undecided,
                 format!(

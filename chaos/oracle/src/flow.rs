@@ -1,7 +1,7 @@
 //! Established flows: none is reset, none changes its backend, few replies are lost.
 //!
 //! The first answer of a flow names its backend. Answers to an unconnected socket may come from any permitted backend:
-//! that it has only one is a claim of its own, see [`stick`](crate::stick).
+//! that it has only one is a claim of its own, see [`stickiness`](crate::stickiness).
 //!
 //! An exchange that its backend read only after the client's limit was late, not lost: it decides nothing. An exchange
 //! whose client did not run in time may have been lost.
@@ -9,11 +9,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    broke::what_broke,
+    breakage::what_broke,
     check::{Observed, Stream, shown},
     finding::{Finding, Weight},
     history::{Attempt, Outcome, Transport},
-    record,
+    observations,
 };
 
 /// What the flows of one client through one target must show.
@@ -72,7 +72,7 @@ pub fn flows(observed: &Observed<'_>, expected: &Flows) -> Vec<Finding> {
         .filter(|one| matches!(one.outcome, Outcome::Failed { .. } | Outcome::Garbled { .. }))
         .collect();
     if !ended.is_empty() {
-        let how = record::line(&record::outcomes(ended.iter().copied()));
+        let how = observations::line(&observations::outcomes(ended.iter().copied()));
         found(
             Weight::Violation,
             format!("{}: {how}", what_broke(&ended)),
@@ -84,7 +84,7 @@ pub fn flows(observed: &Observed<'_>, expected: &Flows) -> Vec<Finding> {
         .flat_map(|exchanges| changed(expected, exchanges))
         .collect();
     if !changed.is_empty() {
-        let by = record::line(&record::outcomes(changed.iter().copied()));
+        let by = observations::line(&observations::outcomes(changed.iter().copied()));
         found(Weight::Violation, format!("another backend: {by}"), &changed);
     }
     let too_many = |lost: usize, of: usize| lost > 0 && lost * expected.lost_of >= of;
@@ -92,7 +92,7 @@ pub fn flows(observed: &Observed<'_>, expected: &Flows) -> Vec<Finding> {
         let text = format!("{} of {judged} exchanges without an answer", lost.len());
         found(Weight::Violation, text, &lost);
     } else if too_many(lost.len() + unwatched.len(), judged + unwatched.len()) {
-        let how = record::line(&record::outcomes(unwatched.iter().copied()));
+        let how = observations::line(&observations::outcomes(unwatched.iter().copied()));
         let text = format!(
             "{} exchanges that decide nothing (client or backend did not run in time, or no socket): {how}",
             unwatched.len()
@@ -198,7 +198,7 @@ pub fn healthy(attempts: &[Attempt], from_us: u64, until_us: u64, at_least: usiz
     within.into_keys().collect()
 }
 
-/// How many unconnected flows reached more than one backend: recorded here, and judged only by [`stick`](crate::stick).
+/// How many unconnected flows reached more than one backend: recorded here, and judged only by [`stickiness`](crate::stickiness).
 #[must_use]
 pub fn wandering(attempts: &[Attempt]) -> usize {
     let mut met: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();

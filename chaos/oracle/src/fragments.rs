@@ -10,8 +10,8 @@ use crate::{
     check::{Observed, Stream, shown},
     finding::{Finding, Weight},
     history::{Attempt, Fragments, Outcome, Stage},
+    observations,
     outcome::is_answered_by,
-    record,
 };
 
 /// What the exchanges of one client through one target must show.
@@ -63,7 +63,7 @@ pub fn datagrams(observed: &Observed<'_>, expected: &Datagrams) -> Vec<Finding> 
         .filter(|attempt| !is_answered_by(attempt, &expected.identities))
         .collect();
     if !wrong.is_empty() {
-        let how = record::line(&record::outcomes(wrong.iter().copied()));
+        let how = observations::line(&observations::outcomes(wrong.iter().copied()));
         found(Weight::Violation, format!("of {of} exchanges {how}"), &wrong);
     }
     let strange: Vec<&Attempt> = answered
@@ -84,7 +84,7 @@ pub fn datagrams(observed: &Observed<'_>, expected: &Datagrams) -> Vec<Finding> 
         found(Weight::Violation, text, &lost);
     }
     if of < expected.at_least {
-        let how = record::line(&record::outcomes(unclear.iter().copied()));
+        let how = observations::line(&observations::outcomes(unclear.iter().copied()));
         let text = format!(
             "only {of} of the {} exchanges that decide; the others were not seen in fragments, or failed on the machine: {how}",
             expected.at_least

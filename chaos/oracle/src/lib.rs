@@ -6,26 +6,26 @@
 //!                                     outcomes, peers      ─▶ what implementations may choose: recorded only
 //! ```
 //!
-
 //! - `history.rs`: what clients and backends record.
 //! - `permitted.rs`: what a claim permits. `check.rs`: probes judged by it. `outcome.rs`: what a single outcome is.
 //! - `flow.rs`: established flows: resets, other backends, lost replies. `trap.rs`: traps.
-//! - `peer.rs`: which peer address sockets show. `bound.rs`: whether they can bind their port.
-//! - `share.rs`: how answers are shared among backends. `stick.rs`: whether each unconnected socket keeps one backend.
+//! - `peer.rs`: which peer address sockets show. `socket_binding.rs`: whether they can bind their port.
+//! - `share.rs`: how answers are shared among backends. `stickiness.rs`: whether each unconnected socket keeps one backend.
 //! - `fragments.rs`: fragmented datagrams, and the source of their fragments.
-//! - `finding.rs`: the result of a checker. `broke.rs`: what broke, in words.
-//! - `record.rs`: counts that are reported and never judged.
-pub mod bound;
-pub mod broke;
+//! - `finding.rs`: the result of a checker. `breakage.rs`: what broke, in words.
+//! - `observations.rs`: counts that are reported and never judged.
+
+pub mod breakage;
 pub mod check;
 pub mod finding;
 pub mod flow;
 pub mod fragments;
 pub mod history;
+pub mod observations;
 mod outcome;
 pub mod peer;
 mod permitted;
-pub mod record;
 pub mod share;
-pub mod stick;
+pub mod socket_binding;
+pub mod stickiness;
 pub mod trap;

@@ -6,7 +6,7 @@ use crate::{
     check::{Observed, Stream, shown},
     finding::{Finding, Weight},
     history::{Attempt, Outcome, Transport},
-    record::{self, Peer},
+    observations::{self, Peer},
 };
 
 /// Which peer the answered attempts of a stream must show.
@@ -25,7 +25,7 @@ impl Shows {
     fn permits(self, attempt: &Attempt) -> bool {
         match (self, &attempt.outcome) {
             (Self::Always(address), Outcome::Answered { peer, .. }) => *peer == address,
-            (shows, _) => match record::peer(attempt) {
+            (shows, _) => match observations::peer(attempt) {
                 Some(Peer::Frontend) | None => true,
                 Some(Peer::Backend) => {
                     shows == Self::FrontendOrBackend && attempt.transport != Transport::Udp
@@ -75,7 +75,12 @@ pub fn peers(observed: &Observed<'_>, stream: &Stream, shows: Shows, at_least: u
         first.push(*attempt);
     }
     if !first.is_empty() {
-        let found = format!("{} of {}: {}", first.len(), answered.len(), record::line(&counts));
+        let found = format!(
+            "{} of {}: {}",
+            first.len(),
+            answered.len(),
+            observations::line(&counts)
+        );
         findings.push(finding(Weight::Violation, found, &first));
     }
     if answered.len() < at_least {

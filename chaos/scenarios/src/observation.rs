@@ -10,7 +10,7 @@ use oracle::{
     check::{is_cut, is_refusal},
     finding,
     history::{Attempt, Outcome as Ended, Stage},
-    record,
+    observations,
 };
 
 /// How an exchange ended.
@@ -98,10 +98,10 @@ impl Names {
                 seen.words = format!("answered by {by}");
                 seen.by = Some(by);
                 seen.source = Some(self.address(answer.source.ip()));
-                seen.peer = Some(match record::peer(attempt) {
-                    Some(record::Peer::Frontend) => Peer::Dialled,
-                    Some(record::Peer::Backend) => Peer::Backend,
-                    Some(record::Peer::Other) | None => Peer::Other(*peer),
+                seen.peer = Some(match observations::peer(attempt) {
+                    Some(observations::Peer::Frontend) => Peer::Dialled,
+                    Some(observations::Peer::Backend) => Peer::Backend,
+                    Some(observations::Peer::Other) | None => Peer::Other(*peer),
                 });
             }
             Ended::Failed { stage, errno } => {

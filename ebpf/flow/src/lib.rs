@@ -9,9 +9,9 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `tables` | [`Tables`]: what decisions read |
-//! | `find` | [`find`]: from a destination to its frontend; [`Scope`] |
-//! | `choose` | [`choose`], [`pick`]: from a service port to one of its backends; affinity |
+//! | `map_reads` | [`Tables`]: what decisions read |
+//! | `frontend_lookup` | [`find`]: from a destination to its frontend; [`Scope`] |
+//! | `backend_choice` | [`choose`], [`pick`]: from a service port to one of its backends; affinity |
 //! | `slot` | [`slot`]: from a number to a slot |
 //! | `maglev` | [`maglev_hash`]: the number that every node has for a connection |
 //! | `socket` | verdicts on socket operations and binds |
@@ -20,21 +20,21 @@
 //! Runs in the kernel: no panic, no division, no floating point, no allocation; everything is inlined.
 #![no_std]
 
-mod choose;
-mod find;
+mod backend_choice;
+mod frontend_lookup;
 mod maglev;
+mod map_reads;
 pub mod net;
 mod slot;
 pub mod socket;
-mod tables;
 
 #[cfg(test)]
 mod model;
 
 pub use self::{
-    choose::{affinity_of_address, affinity_of_netns, choose, elapsed, pick},
-    find::{Scope, find},
+    backend_choice::{affinity_of_address, affinity_of_netns, choose, elapsed, pick},
+    frontend_lookup::{Scope, find},
     maglev::maglev_hash,
+    map_reads::Tables,
     slot::slot,
-    tables::Tables,
 };

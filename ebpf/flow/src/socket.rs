@@ -4,7 +4,7 @@ use lb_abi::{
     Address, Backend, BackendId, Chosen, FrontendKey, Service, ServiceId, address_flags, frontend_flags,
 };
 
-use crate::{Scope, Tables, affinity_of_netns, choose, find, find::is_unspecified, pick};
+use crate::{Scope, Tables, affinity_of_netns, choose, find, frontend_lookup::is_unspecified, pick};
 
 /// What decisions on sockets also read and write: CONFIG, KEPT and CHOSEN, and the caller.
 ///

@@ -14,7 +14,7 @@ use harness::{
     evidence::Evidence,
     execute::{Options, execute},
     limits::Limits,
-    turns::Turns,
+    rate_turns::Turns,
 };
 use serde::{Deserialize, Serialize};
 use tokio::{

@@ -1,6 +1,6 @@
 //! The marker of quick runs on each output line and in reports.
 
-use harness::{limits::Profile, quick::NO_CONFORMANCE};
+use harness::{limits::Profile, quick_run::NO_CONFORMANCE};
 
 /// Adds the marker to a text, if the profile is quick.
 pub(crate) fn marked(profile: &str, text: &str) -> String {

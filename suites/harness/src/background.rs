@@ -11,11 +11,11 @@ use oracle::history::Attempt;
 use crate::{
     client::{Client, Run},
     context::Context,
+    destination::{Destination, pace, pace_of},
     history::now_us,
     limits::Limits,
     probing::{self, judge_attempts, open_targets},
-    spent::Activity,
-    target::{Target, pace, pace_of},
+    time_spent::Activity,
     verdict::Halt,
 };
 
@@ -32,7 +32,7 @@ const WINDOWS: u32 = 3;
 #[must_use = "a window that is not ended decides nothing"]
 pub struct Background {
     clients: Vec<Client>,
-    targets: Vec<Target>,
+    targets: Vec<Destination>,
     runs: Vec<Run>,
     window: Duration,
     /// How many probes of each target decide.
@@ -48,12 +48,12 @@ pub struct Background {
 enum Decides {
     /// N: nothing else is judged of it.
     N,
-    /// Those of [`Target::held`] over the window: N have been judged before it.
+    /// Those of [`Destination::held`] over the window: N have been judged before it.
     Held(Duration),
 }
 
 impl Decides {
-    fn probes(self, target: &Target, limits: &Limits) -> usize {
+    fn probes(self, target: &Destination, limits: &Limits) -> usize {
         match self {
             Self::N => target.probes(limits),
             Self::Held(window) => target.held(window, limits),
@@ -67,7 +67,7 @@ impl Background {
     pub async fn start(
         cx: &Context,
         clients: &[Client],
-        targets: &[Target],
+        targets: &[Destination],
         window: Duration,
     ) -> Result<Self, Halt> {
         let clients: Vec<_> = clients.iter().map(|client| (client.clone(), None)).collect();
@@ -78,7 +78,7 @@ impl Background {
     pub async fn steadily(
         cx: &Context,
         clients: &[Client],
-        targets: &[Target],
+        targets: &[Destination],
         window: Duration,
     ) -> Result<Self, Halt> {
         let clients: Vec<_> = clients.iter().map(|client| (client.clone(), None)).collect();
@@ -95,7 +95,7 @@ impl Background {
     pub async fn start_from(
         cx: &Context,
         clients: &[(Client, [u16; 2])],
-        targets: &[Target],
+        targets: &[Destination],
         window: Duration,
     ) -> Result<Self, Halt> {
         let clients: Vec<_> = clients
@@ -108,12 +108,12 @@ impl Background {
     async fn begin(
         cx: &Context,
         clients: &[(Client, Option<[u16; 2]>)],
-        targets: &[Target],
+        targets: &[Destination],
         window: Duration,
         decides: Decides,
     ) -> Result<Self, Halt> {
         let targets = open_targets(cx, targets);
-        let probes = |target: &Target| decides.probes(target, cx.limits());
+        let probes = |target: &Destination| decides.probes(target, cx.limits());
         let over = pace_of(&targets, probes, window, cx.limits());
         let plans = clients.iter().map(|(client, ports)| {
             let mut entries = pace(&targets, probes, over, TIMES, cx.limits());
@@ -166,7 +166,7 @@ impl Background {
         let mut attempts = try_join_all(self.runs.into_iter().map(Run::stop)).await?.concat();
         attempts.retain(|attempt| attempt.start_us >= self.from_us);
         let targets = open_targets(cx, &self.targets);
-        let at_least = |target: &Target| self.decides.probes(target, limits);
+        let at_least = |target: &Destination| self.decides.probes(target, limits);
         judge_attempts(cx, &self.clients, &targets, attempts, at_least).await
     }
 
@@ -202,7 +202,7 @@ impl Background {
 pub async fn hold_steadily(
     cx: &Context,
     clients: &[Client],
-    targets: &[Target],
+    targets: &[Destination],
     window: Duration,
 ) -> Result<Vec<Attempt>, Halt> {
     let background = Background::steadily(cx, clients, targets, window).await?;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     context::{About, Context},
     family::{Family, families},
-    of_target::OfTarget,
+    target_needs::OfTarget,
     verdict::{Halt, Verdict},
 };
 

@@ -19,10 +19,10 @@ use crate::{
     context::{self, Context},
     evidence::{self, Evidence},
     history::{History, now_us},
-    machine,
+    host_drops,
     readiness::Readiness,
     report::{AxisReport, CaseReport, overall},
-    spent::{Activity, Spent},
+    time_spent::{Activity, Spent},
     verdict::{Halt, Verdict},
 };
 
@@ -74,7 +74,7 @@ pub async fn execute(
         spent: Spent::default(),
         undecided: Vec::new(),
     };
-    let dropped = machine::dropped();
+    let dropped = host_drops::dropped();
     let (mut cx, mut readiness, mut opened) = (None, None, None);
     let body = async {
         let history = Arc::clone(opened.insert(open(folder)?));
@@ -114,7 +114,7 @@ pub async fn execute(
     report.warnings.extend(untold(&report, broken));
     report
         .warnings
-        .extend(machine::warning(machine::dropped().saturating_sub(dropped)));
+        .extend(host_drops::warning(host_drops::dropped().saturating_sub(dropped)));
     // The case is over, and has dropped what it held.
     report.unhealed = cx.as_ref().map(|cx| cx.faults().unhealed()).unwrap_or_default();
     let closes = Instant::now();

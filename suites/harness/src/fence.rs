@@ -20,13 +20,13 @@ use oracle::{
 use crate::{
     client::Client,
     context::Context,
-    effect::{Effect, breaks},
     history::Event,
     limits::Limits,
     own_services::Change,
     probing::begin,
-    spent::Activity,
+    time_spent::Activity,
     verdict::Halt,
+    write_effect::{Effect, breaks},
 };
 
 /// From one look to the next where clients bear it, and how long each may take: before the change nothing may answer there.
@@ -99,7 +99,7 @@ async fn is_seen_by(cx: &Context, client: &Client, change: &Change<'_>) -> Resul
             let attempts = attempts?;
             is_even = are_even(&attempts, GAP.mul_f64(cx.limits().scale.max(1.0)));
             let is_seen = attempts.iter().any(|attempt| is_it(&attempt.outcome));
-            (!is_seen).then(|| oracle::record::line(&oracle::record::outcomes(&attempts)))
+            (!is_seen).then(|| oracle::observations::line(&oracle::observations::outcomes(&attempts)))
         }
         Err(_) => Some("no end of the probes".to_owned()),
     };

@@ -15,10 +15,10 @@ use oracle::{
 use crate::{
     client::{Client, Run},
     context::Context,
+    destination::Destination,
     history::now_us,
     probing::{self, judge_attempts, open_targets},
-    spent::Activity,
-    target::Target,
+    time_spent::Activity,
     verdict::Halt,
     waiting::{Within, eventually, has_lasted},
 };
@@ -34,7 +34,7 @@ pub struct Flows(Vec<Opened>);
 struct Opened {
     /// Each with its number of flows to each target.
     clients: Vec<(Client, u32)>,
-    targets: Vec<Target>,
+    targets: Vec<Destination>,
     runs: Vec<Run>,
 }
 
@@ -48,7 +48,7 @@ impl Flows {
     pub async fn open(
         cx: &Context,
         clients: &[Client],
-        targets: &[Target],
+        targets: &[Destination],
         each: u32,
         within: Within,
     ) -> Result<Self, Halt> {
@@ -66,8 +66,12 @@ impl Flows {
 
     /// One flow of a client to each of these targets, from a port that it is bound to. Whether it is answered is another
     /// question.
-    pub async fn open_from(cx: &Context, client: &Client, dialled: &[(Target, u16)]) -> Result<Self, Halt> {
-        let entry = |(target, port): &(Target, u16)| PlanEntry {
+    pub async fn open_from(
+        cx: &Context,
+        client: &Client,
+        dialled: &[(Destination, u16)],
+    ) -> Result<Self, Halt> {
+        let entry = |(target, port): &(Destination, u16)| PlanEntry {
             source_ports: Some([*port, *port]),
             ..established(cx, target, 1)
         };
@@ -90,7 +94,7 @@ impl Flows {
     async fn start(
         cx: &Context,
         clients: Vec<(Client, u32)>,
-        targets: Vec<Target>,
+        targets: Vec<Destination>,
         entries: Vec<Vec<PlanEntry>>,
     ) -> Result<Self, Halt> {
         let starts = clients
@@ -135,7 +139,7 @@ impl Flows {
             .into_iter()
             .filter(|attempt| flow::key(attempt).is_none_or(|key| !leaving.contains(&key)))
             .collect();
-        let targets: Vec<Target> = opened.iter().flat_map(|one| one.targets.clone()).collect();
+        let targets: Vec<Destination> = opened.iter().flat_map(|one| one.targets.clone()).collect();
         let logs = cx.logs().if_needed(&targets, &attempts).await?;
         let observed = Observed::new(&attempts, &logs, cx.limits().times());
         let mut undecided = Vec::new();
@@ -178,7 +182,7 @@ impl Flows {
         self,
         cx: &Context,
         clients: &[Client],
-        now: &[Target],
+        now: &[Destination],
         within: Within,
     ) -> Result<(), Halt> {
         let _spent = cx.clock().during(Activity::Hold);
@@ -226,7 +230,7 @@ impl Opened {
 
     fn are_answered(&self) -> bool {
         self.clients.iter().zip(&self.runs).all(|((_, flows), run)| {
-            let answered = |attempts: &[Attempt], target: &Target| {
+            let answered = |attempts: &[Attempt], target: &Destination| {
                 let label = target.label();
                 let mut seen: Vec<u32> = attempts
                     .iter()
@@ -243,12 +247,16 @@ impl Opened {
     }
 }
 
-fn established(cx: &Context, target: &Target, flows: u32) -> PlanEntry {
+fn established(cx: &Context, target: &Destination, flows: u32) -> PlanEntry {
     target.established(flows, cx.limits().longest(LONGEST), cx.limits())
 }
 
 /// How many flows to a target each client has without those that are leaving; clients that have none are left out.
-fn staying(clients: &[(Client, u32)], target: &Target, leaving: &BTreeSet<FlowKey>) -> Vec<(Client, u32)> {
+fn staying(
+    clients: &[(Client, u32)],
+    target: &Destination,
+    leaving: &BTreeSet<FlowKey>,
+) -> Vec<(Client, u32)> {
     let of_client = |(client, flows): &(Client, u32)| {
         let stream = target.stream(client);
         let left = leaving.iter().filter(|key| key.is_of(&stream)).count();
@@ -277,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_client_whose_flows_to_a_target_all_leave_has_none_that_stay() {
-        let target = Target::serves("a", "t", Transport::Tcp, "10.0.0.1:80".parse().unwrap(), []);
+        let target = Destination::serves("a", "t", Transport::Tcp, "10.0.0.1:80".parse().unwrap(), []);
         let left = |client: &str, flow| {
             let attempt = Attempt {
                 start_us: 0,
@@ -304,7 +312,7 @@ mod tests {
         let leaving = BTreeSet::from([left("a", 0), left("a", 1), left("b", 1)]);
         let left = staying(&clients, &target, &leaving);
         assert_eq!(left, [(clients[1].0.clone(), 1)]);
-        let other = Target::serves("a", "other", Transport::Tcp, target.address, []);
+        let other = Destination::serves("a", "other", Transport::Tcp, target.address, []);
         assert_eq!(staying(&clients, &other, &leaving), clients);
     }
 

@@ -11,8 +11,8 @@ use oracle::{
 
 use crate::{
     context::Context,
-    sockets::{Keeper, Sockets, Which, round},
-    target::Target,
+    destination::Destination,
+    lasting_sockets::{Keeper, Sockets, Which, round},
     verdict::Halt,
 };
 
@@ -26,7 +26,7 @@ use crate::{
 pub async fn judge(
     cx: &Context,
     sockets: &mut Sockets,
-    target: &Target,
+    target: &Destination,
     bytes: u16,
     order: &[u8],
 ) -> Result<(), Halt> {

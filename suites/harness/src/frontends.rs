@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use crate::{
     client::Client,
     context::Context,
+    destination::Destination,
     family::Family,
     names::Key,
     pods::{Backend, serve},
-    target::Target,
     verdict::Halt,
     waiting::{Within, eventually},
 };
@@ -33,7 +33,7 @@ pub struct Frontends {
 }
 
 /// Clients and what they dial.
-pub type Vantage = (Vec<Client>, Vec<Target>);
+pub type Vantage = (Vec<Client>, Vec<Destination>);
 
 impl Frontends {
     /// Creates the manifest's objects named `${service}`, a Service among them.
@@ -74,7 +74,7 @@ impl Frontends {
         transport: Transport,
         port: u16,
         identities: &BTreeSet<String>,
-    ) -> Target {
+    ) -> Destination {
         self.at(axis, "cip", transport, (self.cluster_ip, port).into(), identities)
     }
 
@@ -85,7 +85,7 @@ impl Frontends {
         axis: &str,
         transport: Transport,
         identities: &BTreeSet<String>,
-    ) -> Result<Vec<Target>, Halt> {
+    ) -> Result<Vec<Destination>, Halt> {
         let port = self.node_port(transport)?;
         let nodes = node_addresses(cx, self.family).into_iter();
         let at = |(node, address): (String, IpAddr)| {
@@ -103,7 +103,7 @@ impl Frontends {
         transport: Transport,
         port: u16,
         identities: &BTreeSet<String>,
-    ) -> Result<Vec<Target>, Halt> {
+    ) -> Result<Vec<Destination>, Halt> {
         let within = Within::from_now(cx.limits().service);
         let what = format!("{} has an address of a load balancer", self.service);
         let addresses = eventually(&what, within, async || {
@@ -122,16 +122,16 @@ impl Frontends {
         transport: Transport,
         address: SocketAddr,
         identities: &BTreeSet<String>,
-    ) -> Target {
+    ) -> Destination {
         let name = format!("{} {place}", self.service.plain());
-        Target::serves(axis, &name, transport, address, identities.iter().cloned())
+        Destination::serves(axis, &name, transport, address, identities.iter().cloned())
     }
 }
 
 /// The same targets, of which this is permitted.
 #[must_use]
-pub fn permitting(targets: &[Target], permitted: &Permitted) -> Vec<Target> {
-    let with = |target: &Target| Target {
+pub fn permitting(targets: &[Destination], permitted: &Permitted) -> Vec<Destination> {
+    let with = |target: &Destination| Destination {
         permitted: permitted.clone(),
         ..target.clone()
     };
@@ -182,7 +182,7 @@ pub fn node_addresses(cx: &Context, family: Family) -> Vec<(String, IpAddr)> {
 
 /// Which clients dial what: all clients inside the first targets, and the client outside, where there is one, the others.
 #[must_use]
-pub fn vantages(cx: &Context, inside: Vec<Target>, outside: Vec<Target>) -> Vec<Vantage> {
+pub fn vantages(cx: &Context, inside: Vec<Destination>, outside: Vec<Destination>) -> Vec<Vantage> {
     let beyond = cx.clients().outside().map(|client| (vec![client], outside));
     [(cx.clients().to_vec(), inside)]
         .into_iter()

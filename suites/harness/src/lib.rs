@@ -13,22 +13,21 @@
 //! Layers, the lowest first. A module imports only what is listed before it (`cargo xtask tidy --graph`):
 //!
 //! - Values: `limits.rs` (every limit, documented; no case has one of its own), `verdict.rs`, `family.rs`, `names.rs` (what objects
-//!   are called), `manifest.rs`, `spent.rs` (what a case spends its time on), `report/` (what a case leaves).
+//!   are called), `manifest.rs`, `time_spent.rs` (what a case spends its time on), `report/` (what a case leaves).
 //! - Records: `compressed.rs`, `history/`, `record.rs` (what is not judged), `axes.rs` (the axes that run and their verdicts).
 //! - The API: `requests.rs` (which may be sent again), `watch.rs` (the suite's own), `dressing.rs`, `objects.rs`, `pods.rs`,
 //!   `own_services.rs` (the signal of fences, control Services), `cleanup.rs`.
-//! - Probes: `client.rs`, `target.rs`, `waiting.rs` (bounded waits), `turns.rs` (of rounds at the full rate, on a machine that is
-//!   the cluster), `logs.rs` (of backends), `repeated.rs` (datagrams that go on with a flow of before).
+//! - Probes: `client.rs`, `destination.rs`, `waiting.rs` (bounded waits), `rate_turns.rs` (of rounds at the full rate, on a machine that is
+//!   the cluster), `logs.rs` (of backends), `reused_flows.rs` (datagrams that go on with a flow of before).
 //! - The session: `context.rs`, and nothing but what a case has and makes. All below are functions over it.
-//! - Judging: `probing.rs` (control, witness, verdict), `effect.rs` (what a row leans on, and what breaks another claim),
-//!   `background.rs` (windows), `flows.rs` (established ones), `sockets.rs` (kept, for one destination after the other),
-//!   `fragments.rs`, `sticking.rs`, `frontends.rs` (of a Service, and which clients dial them), `servers.rs` (that are no pods).
+//! - Judging: `probing.rs` (control, witness, verdict), `write_effect.rs` (what a row leans on, and what breaks another claim),
+//!   `background.rs` (windows), `flows.rs` (established ones), `lasting_sockets.rs` (kept, for one destination after the other),
+//!   `fragments.rs`, `udp_stickiness.rs`, `frontends.rs` (of a Service, and which clients dial them), `host_servers.rs` (that are no pods).
 //! - Doing: `fence.rs` (the proof that a write has been handled), `agents.rs`, `commands.rs`, `api_faults.rs`, `recovery/` (what a
 //!   recovery needed, for a row that is judged over many cases), `readiness.rs` (ready means served, watched through every run about
 //!   outages, leftovers and restarts).
-//! - The case: `of_target.rs` and `case.rs` (a case as data, and what it needs), `quick.rs`, `addresses.rs` (whether load balancers
-//!   get some), `evidence.rs` (what is kept), `machine.rs` (packets that this machine had no room for), `execute.rs`.
-pub mod addresses;
+//! - The case: `target_needs.rs` and `case.rs` (a case as data, and what it needs), `quick_run.rs`, `lb_addresses.rs` (whether load balancers
+//!   get some), `evidence.rs` (what is kept), `host_drops.rs` (packets that this machine had no room for), `execute.rs`.
 pub mod agents;
 pub mod api_faults;
 pub mod axes;
@@ -39,8 +38,8 @@ pub mod client;
 pub mod commands;
 pub mod compressed;
 pub mod context;
+pub mod destination;
 mod dressing;
-pub mod effect;
 pub mod evidence;
 pub mod execute;
 pub mod family;
@@ -49,29 +48,30 @@ pub mod flows;
 pub mod fragments;
 pub mod frontends;
 pub mod history;
+mod host_drops;
+pub mod host_servers;
+pub mod lasting_sockets;
+pub mod lb_addresses;
 pub mod limits;
 pub mod logs;
-mod machine;
 pub mod manifest;
 pub mod names;
 pub mod objects;
-pub mod of_target;
 mod own_services;
 pub mod pods;
 pub mod probing;
-pub mod quick;
+pub mod quick_run;
+pub mod rate_turns;
 mod readiness;
 mod record;
 pub mod recovery;
-mod repeated;
 pub mod report;
 mod requests;
-pub mod servers;
-pub mod sockets;
-pub mod spent;
-pub mod sticking;
-pub mod target;
-pub mod turns;
+mod reused_flows;
+pub mod target_needs;
+pub mod time_spent;
+pub mod udp_stickiness;
 pub mod verdict;
 pub mod waiting;
 pub mod watch;
+pub mod write_effect;

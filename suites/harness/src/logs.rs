@@ -12,7 +12,7 @@ use oracle::{
     history::{Attempt, Outcome, Served},
 };
 
-use crate::{pods::Backend, target::Target, verdict::Halt, waiting::has_lasted};
+use crate::{destination::Destination, pods::Backend, verdict::Halt, waiting::has_lasted};
 
 /// So many limits of a probe a backend that is behind is waited for at most: four clients that ask at their rate for one limit of a
 /// backend that does a tenth of it.
@@ -113,7 +113,7 @@ impl Logs {
     /// silent, they get as long again.
     pub(crate) async fn in_the_end(
         &self,
-        targets: &[Target],
+        targets: &[Destination],
         attempts: &[Attempt],
     ) -> Result<Vec<Served>, Halt> {
         let mut logs = self.if_needed(targets, attempts).await?;
@@ -138,7 +138,7 @@ impl Logs {
     /// NONE is decided by the logs of backends, and so is whose a timeout is.
     pub(crate) async fn if_needed(
         &self,
-        targets: &[Target],
+        targets: &[Destination],
         attempts: &[Attempt],
     ) -> Result<Vec<Served>, Halt> {
         if targets.iter().any(|target| target.permitted == Permitted::None) || attempts.iter().any(is_silent)

@@ -14,7 +14,7 @@ use oracle::{
     check::{Observed, Permitted, is_foreign},
     finding::Finding,
     history::{Attempt, PlanEntry},
-    record::{line, outcomes},
+    observations::{line, outcomes},
     share::shares,
     trap,
 };
@@ -23,10 +23,10 @@ use crate::{
     axes::first_line,
     client::{Client, Run},
     context::Context,
+    destination::{Destination, longest, round},
     pods::Backend,
-    spent::Activity,
-    target::{Target, longest, round},
-    turns,
+    rate_turns,
+    time_spent::Activity,
     verdict::Halt,
     waiting::{Within, has_lasted},
 };
@@ -81,7 +81,7 @@ pub async fn control(
     cx: &Context,
     what: &str,
     clients: &[Client],
-    targets: &[Target],
+    targets: &[Destination],
     within: Within,
 ) -> Result<(), Halt> {
     must_settle(cx, "control failed", what, clients, targets, within).await
@@ -89,7 +89,7 @@ pub async fn control(
 
 /// Witness: a fault of the suite's own is there (what it has left over decides, what it has cut off is gone), as every
 /// client sees. An axis where it is not seen becomes inconclusive. Of what the target must do, because the API says so,
-/// [`effect::takes_effect`](crate::effect::takes_effect) is the witness.
+/// [`write_effect::takes_effect`](crate::write_effect::takes_effect) is the witness.
 ///
 /// # Errors
 /// If no axis is left.
@@ -97,7 +97,7 @@ pub async fn witness(
     cx: &Context,
     what: &str,
     clients: &[Client],
-    targets: &[Target],
+    targets: &[Destination],
     within: Within,
 ) -> Result<(), Halt> {
     must_settle(cx, "not witnessed", what, clients, targets, within).await
@@ -108,7 +108,7 @@ async fn must_settle(
     otherwise: &str,
     what: &str,
     clients: &[Client],
-    targets: &[Target],
+    targets: &[Destination],
     within: Within,
 ) -> Result<(), Halt> {
     let _spent = cx.clock().during(Activity::Control);
@@ -144,7 +144,7 @@ pub fn record_settled(cx: &Context, settled: &Settled) {
 pub async fn judge(
     cx: &Context,
     clients: &[Client],
-    targets: &[Target],
+    targets: &[Destination],
     within: Within,
 ) -> Result<Vec<Attempt>, Halt> {
     let _spent = cx.clock().during(Activity::Judging);
@@ -162,7 +162,7 @@ pub async fn judge(
 pub async fn judge_briefly(
     cx: &Context,
     clients: &[Client],
-    targets: &[Target],
+    targets: &[Destination],
     within: Within,
 ) -> Result<(), Halt> {
     let _spent = cx.clock().during(Activity::Judging);
@@ -182,12 +182,12 @@ pub async fn judge_briefly(
 pub(crate) async fn judge_attempts(
     cx: &Context,
     clients: &[Client],
-    targets: &[Target],
+    targets: &[Destination],
     attempts: Vec<Attempt>,
-    probes: impl Fn(&Target) -> usize,
+    probes: impl Fn(&Destination) -> usize,
 ) -> Result<Vec<Attempt>, Halt> {
     let (attempts, repeated) = cx.answered_flows().without_repeated(targets, attempts);
-    let left_out = |target: &Target, client: &Client| {
+    let left_out = |target: &Destination, client: &Client| {
         let stream = target.stream(client);
         let is_of = |attempt: &&Attempt| {
             (&attempt.client, &attempt.target, attempt.transport)
@@ -214,7 +214,7 @@ pub(crate) async fn judge_attempts(
 
 /// Records answers where no backend may answer: one that is not from a backend counts as NONE, and is recorded (rule 8 of the
 /// catalogue).
-fn record_foreign(cx: &Context, targets: &[Target], attempts: &[Attempt]) {
+fn record_foreign(cx: &Context, targets: &[Destination], attempts: &[Attempt]) {
     let dead = targets
         .iter()
         .filter(|target| target.permitted == Permitted::None);
@@ -234,7 +234,13 @@ fn record_foreign(cx: &Context, targets: &[Target], attempts: &[Attempt]) {
 }
 
 /// Verdict: of the answers that each client got from a target, each of its backends gave at least this fraction.
-pub fn judge_shares(cx: &Context, clients: &[Client], targets: &[Target], attempts: &[Attempt], least: f64) {
+pub fn judge_shares(
+    cx: &Context,
+    clients: &[Client],
+    targets: &[Destination],
+    attempts: &[Attempt],
+    least: f64,
+) {
     for target in open_targets(cx, targets) {
         let Permitted::Serves(identities) = &target.permitted else {
             continue;
@@ -263,19 +269,19 @@ pub async fn trap_untouched(
 pub async fn settle(
     cx: &Context,
     clients: &[Client],
-    targets: &[Target],
+    targets: &[Destination],
     within: Within,
 ) -> Result<Settled, Halt> {
     let targets = open_targets(cx, targets);
     // Client by client, which targets are still outside.
-    let mut outside: Vec<(Client, Vec<Target>)> = clients
+    let mut outside: Vec<(Client, Vec<Destination>)> = clients
         .iter()
         .map(|client| (client.clone(), targets.clone()))
         .collect();
     loop {
         let rounds = outside
             .iter()
-            .map(|(_, targets)| round(targets, Target::fewest, cx.limits()))
+            .map(|(_, targets)| round(targets, Destination::fewest, cx.limits()))
             .collect();
         let clients = outside.iter().map(|(client, _)| client);
         let (attempts, began) = in_turn(cx, clients, rounds, within.left()).await?;
@@ -314,16 +320,20 @@ pub async fn settle(
 }
 
 /// The fewest probes that show the targets' sets, from one client; they are not judged.
-pub async fn probe_briefly(cx: &Context, client: &Client, targets: &[Target]) -> Result<Vec<Attempt>, Halt> {
-    run(cx, client, round(targets, Target::fewest, cx.limits())).await
+pub async fn probe_briefly(
+    cx: &Context,
+    client: &Client,
+    targets: &[Destination],
+) -> Result<Vec<Attempt>, Halt> {
+    run(cx, client, round(targets, Destination::fewest, cx.limits())).await
 }
 
 /// N probes to all targets from all clients.
-async fn probe(cx: &Context, clients: &[Client], targets: &[Target]) -> Result<Vec<Attempt>, Halt> {
+async fn probe(cx: &Context, clients: &[Client], targets: &[Destination]) -> Result<Vec<Attempt>, Halt> {
     let limits = cx.limits();
     let of_each = round(targets, |target| target.probes(limits), limits);
     let rounds = vec![of_each; clients.len()];
-    Ok(in_turn(cx, clients, rounds, turns::PATIENCE).await?.0)
+    Ok(in_turn(cx, clients, rounds, rate_turns::PATIENCE).await?.0)
 }
 
 /// A round for each client, when it is its turn, for which it waits so long at most; and when that was.
@@ -360,7 +370,7 @@ pub async fn run(cx: &Context, client: &Client, entries: Vec<PlanEntry>) -> Resu
 }
 
 /// Targets whose axis has no verdict yet.
-pub(crate) fn open_targets(cx: &Context, targets: &[Target]) -> Vec<Target> {
+pub(crate) fn open_targets(cx: &Context, targets: &[Destination]) -> Vec<Destination> {
     targets
         .iter()
         .filter(|target| cx.axes().is_open(&target.axis))
@@ -368,7 +378,7 @@ pub(crate) fn open_targets(cx: &Context, targets: &[Target]) -> Vec<Target> {
         .collect()
 }
 
-pub(crate) fn any_open(cx: &Context, targets: &[Target]) -> Result<(), Halt> {
+pub(crate) fn any_open(cx: &Context, targets: &[Destination]) -> Result<(), Halt> {
     if open_targets(cx, targets).is_empty() {
         return Err(Halt::Inconclusive(
             "no axis is left that could be decided".to_owned(),

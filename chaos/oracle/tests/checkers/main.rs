@@ -11,7 +11,7 @@ use oracle::{
     check::{Expectation, Observed, Permitted, Stream},
     finding::Weight,
     history::{Attempt, Outcome, Served, Stage, Transport},
-    record::{self, Peer},
+    observations::{self, Peer},
     trap::trap_untouched,
 };
 use rstest::rstest;
@@ -181,11 +181,11 @@ fn peers_and_outcomes_are_counted() {
     }
     attempts.push(refused(3));
     assert_eq!(
-        record::peers(&attempts),
+        observations::peers(&attempts),
         [(Peer::Frontend, 1), (Peer::Backend, 1)].into()
     );
     assert_eq!(
-        record::line(&record::outcomes(&attempts)),
+        observations::line(&observations::outcomes(&attempts)),
         "2 answered by b1/TCP/8080, 1 ECONNREFUSED from connect"
     );
 }

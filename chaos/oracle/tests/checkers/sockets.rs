@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use oracle::{
-    bound::{Port, bound},
+    socket_binding::{Port, bound},
     check::{Observed, Stream, Times},
     finding::{Finding, Weight},
     history::{Answer, Attempt, Outcome, Stage, Transport},

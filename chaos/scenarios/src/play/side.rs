@@ -15,10 +15,10 @@ use harness::{
     context::{Context, Options},
     fence,
     history::History,
+    lasting_sockets::Keeper,
     limits::Limits,
     names::Key,
     pods::{Backend as Pod, endpoints},
-    sockets::Keeper,
     verdict::Halt,
 };
 use lab::{AgentCommand, ControlPlane, IpFamilies, LabCluster, LabConfig, Lifetime};

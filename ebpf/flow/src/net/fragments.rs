@@ -9,8 +9,8 @@ use crate::{
     elapsed,
     net::{
         Hook,
-        view::Node,
-        work::{Fragment, Transport, Work},
+        packet_state::{Fragment, PacketState, Transport},
+        traits::Node,
     },
 };
 
@@ -34,7 +34,7 @@ pub(super) enum Datagram {
 
 /// Notes the ports of a first fragment, or finds those of another one.
 #[inline(never)]
-pub(super) fn find<N: Node>(hook: Hook, node: N, work: &mut Work) -> Datagram {
+pub(super) fn find<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> Datagram {
     let tuple = &mut work.headers.tuple;
     let key = FragmentKey {
         source: tuple.source,
@@ -104,7 +104,7 @@ pub(super) fn find<N: Node>(hook: Hook, node: N, work: &mut Work) -> Datagram {
 
 /// An entry was in the way.
 #[inline(always)]
-fn again<N: Node>(node: N, work: &mut Work, ports: &Ports) -> Datagram {
+fn again<N: Node>(node: N, work: &mut PacketState, ports: &Ports) -> Datagram {
     match node.ports(&work.held.datagram) {
         Some(there) if there.held == 0 && elapsed(ports.seconds, there.seconds) <= SECONDS => {
             work.headers.tuple.source_port = there.source;

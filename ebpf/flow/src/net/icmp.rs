@@ -3,11 +3,12 @@
 use lb_abi::{UDP, flow_flags};
 
 use crate::net::{
-    Hook, Outcome, drop_if_only_services, read,
+    Hook, Outcome, drop_if_only_services,
+    packet_state::{Fragment, PacketState, Transport},
+    read,
     read::{Part, Unread},
     route,
-    view::{Entry, Node, Packet},
-    work::{Fragment, Transport, Work},
+    traits::{Entry, Node, Packet},
 };
 
 /// Of an ICMP message, before what it quotes.
@@ -15,7 +16,7 @@ const HEADER: u32 = 8;
 
 /// Decides on a message of the family's ICMP.
 #[inline(always)]
-pub(super) fn decide<P: Packet, N: Node>(hook: Hook, packet: P, node: N, work: &mut Work) -> Outcome {
+pub(super) fn decide<P: Packet, N: Node>(hook: Hook, packet: P, node: N, work: &mut PacketState) -> Outcome {
     let kind = work.headers.signals;
     if !work.headers.v4 && matches!(kind, 133..=137) {
         // Neighbour discovery.
@@ -46,7 +47,7 @@ fn related<P: Packet, N: Node>(
     hook: Hook,
     packet: P,
     node: N,
-    work: &mut Work,
+    work: &mut PacketState,
 ) -> Result<Option<Outcome>, Outcome> {
     if quoted(packet, work).is_err() {
         return Ok(None);
@@ -75,7 +76,7 @@ fn related<P: Packet, N: Node>(
 
 /// Whether a client reports that it has no socket for a datagram.
 #[inline(always)]
-fn is_refused<P: Packet>(packet: P, work: &Work) -> bool {
+fn is_refused<P: Packet>(packet: P, work: &PacketState) -> bool {
     let [kind, code] = if work.headers.v4 { [3, 3] } else { [1, 4] };
     work.quoted.tuple.protocol == UDP
         && work.headers.tuple.source == work.related_key.source
@@ -86,7 +87,7 @@ fn is_refused<P: Packet>(packet: P, work: &Work) -> bool {
 /// Ends the flow whose answers its client refuses. Its socket may have gone; or it talks to the backend at the backend's
 /// own address now, and expects that of the answers.
 #[inline(always)]
-fn refused<N: Node>(node: N, work: &mut Work) {
+fn refused<N: Node>(node: N, work: &mut PacketState) {
     // What the quoted answer was before it was translated: the key of the reply's entry.
     if let Some(reply) = node.flow(&work.quoted_to)
         && reply.to() == work.quoted.tuple
@@ -98,7 +99,7 @@ fn refused<N: Node>(node: N, work: &mut Work) {
 
 /// Reads what a message quotes.
 #[inline(always)]
-fn quoted<P: Packet>(packet: P, work: &mut Work) -> Result<(), Unread> {
+fn quoted<P: Packet>(packet: P, work: &mut PacketState) -> Result<(), Unread> {
     let at = work.headers.l4 + HEADER;
     let quoted = &mut work.quoted;
     quoted.end = work.headers.end;

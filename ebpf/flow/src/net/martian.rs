@@ -2,7 +2,7 @@
 
 use lb_abi::{Address, address_flags};
 
-use crate::net::{Hook, view::Node};
+use crate::net::{Hook, traits::Node};
 
 /// Whether a source is one that no host can have.
 #[inline(always)]

@@ -1,72 +1,72 @@
 //! What becomes of a packet.
 //!
 //! ```text
-//! packet ─▶ read::outermost ─▶ ADDRESSES ─▶ read::internet, transport ─▶ fragments ─┬─▶ known ──┐
-//!              (inbound: most packets end here, passed;                              ├─▶ open ───┼─▶ Outcome, Work
-//!               what may begin a connection: around)                                 └─▶ icmp ───┘
+//! packet ─▶ read::outermost ─▶ ADDRESSES ─▶ read::internet, transport ─▶ fragments ─┬─▶ established ─┐
+//!              (inbound: most packets end here, passed;                              ├─▶ new_flow ────┼─▶ Outcome, PacketState
+//!               what may begin a connection: direct_to_backend)                      └─▶ icmp ────────┘
 //!
 //! Outcome ─▶ Disposition ─┬─ Leave
-//!                         ├─ Translate ─▶ Work::to, Work::delivery ─▶ checksum, crc32c: by difference
-//!                         ├─ Answer ────▶ reject ─▶ Work::answer
+//!                         ├─ Translate ─▶ PacketState::to, PacketState::delivery ─▶ checksum, crc32c: by difference
+//!                         ├─ Answer ────▶ reject ─▶ PacketState::answer
 //!                         └─ Drop
 //! ```
 //!
 //! | module | holds | section |
 //! |---|---|---|
 //! | `hook` | [`Hook`]: where a packet is seen | |
-//! | `view` | [`Packet`], [`Node`], [`Entry`]: what decisions read and write | |
-//! | `work` | [`Work`]: what is known of the packet at hand | |
+//! | `traits` | [`Packet`], [`Node`], [`Entry`]: what decisions read and write | |
+//! | `packet_state` | [`PacketState`]: what is known of the packet at hand | |
 //! | `read` | headers, options, extension headers | 1 |
 //! | `icmp` | errors and what they quote | 3 |
 //! | `conntrack` | states and time limits | 4 |
-//! | `known` | packets of flows | 4 |
-//! | `open` | packets that open flows | 5 |
-//! | `around` | connections to a backend's own address, which look like a flow's | 5 |
+//! | `established` | packets of flows | 4 |
+//! | `new_flow` | packets that open flows | 5 |
+//! | `direct_to_backend` | connections to a backend's own address, which look like a flow's | 5 |
 //! | `fragments` | fragments, in any order | 1 |
 //! | `node_sockets` | the node's own sockets at node ports | 5 |
 //! | `martian` | sources that no host can have | 5 |
-//! | `allocate` | source ports | 5 |
+//! | `source_ports` | source ports | 5 |
 //! | `checksum`, `crc32c` | checksums by difference | 6 |
 //! | `route` | where a translated packet goes | 7 |
-//! | `reject`, `limit` | answers, and how many | 8 |
+//! | `reject`, `answer_rate` | answers, and how many | 8 |
 //! | `outcome` | [`Outcome`], and what it means and counts | |
 //!
 //! Sections are those of `ebpf/DATAPATH.md`.
 
-mod allocate;
-mod around;
+mod answer_rate;
 pub mod checksum;
 pub mod conntrack;
 pub mod crc32c;
+mod direct_to_backend;
+mod established;
 mod fragments;
 mod hook;
 mod icmp;
-mod known;
-mod limit;
 mod martian;
+mod new_flow;
 mod node_sockets;
-mod open;
 mod outcome;
+mod packet_state;
 mod read;
 pub mod reject;
 mod route;
-mod view;
-mod work;
+mod source_ports;
+mod traits;
 
 use lb_abi::{Address, SourceKey, address_flags};
 
-pub use self::{
-    allocate::{Attempt, attempt},
-    fragments::MOST_HELD,
-    hook::Hook,
-    outcome::{Answer, Disposition, Outcome},
-    read::{Options, has_jumbo, options},
-    view::{Entry, Inserted, Node, Packet, Socket},
-    work::{Delivery, Fragment, Headers, Transport, Work},
-};
 use self::{
     fragments::Datagram,
     read::{Part, Unread},
+};
+pub use self::{
+    fragments::MOST_HELD,
+    hook::Hook,
+    outcome::{Answer, Disposition, Outcome},
+    packet_state::{Delivery, Fragment, Headers, PacketState, Transport},
+    read::{Options, has_jumbo, options},
+    source_ports::{Attempt, attempt},
+    traits::{Entry, Inserted, Node, Packet, Socket},
 };
 
 /// What [`lb_abi::Flow::claim`] is while an entry is being replaced: no other processor may replace it.
@@ -78,16 +78,21 @@ pub const CLAIMED: u64 = u64::MAX;
 pub enum Rest {
     /// [`icmp`].
     Icmp,
-    /// [`open`].
+    /// [`new_flow`].
     Open,
-    /// [`around`].
+    /// [`direct_to_backend`].
     Around,
 }
 
-/// Decides what becomes of a packet, and writes CONNTRACK and FRAGMENTS; what the packet becomes is then in `work`. The
+/// Decides what becomes of a packet, and writes CONNTRACK and FRAGMENTS; what the packet becomes is then in `packet_state`. The
 /// packet itself is not written.
 #[inline(always)]
-pub fn decide<P: Packet, N: Node>(hook: Hook, packet: P, node: N, work: &mut Work) -> Result<Outcome, Rest> {
+pub fn decide<P: Packet, N: Node>(
+    hook: Hook,
+    packet: P,
+    node: N,
+    work: &mut PacketState,
+) -> Result<Outcome, Rest> {
     match read::outermost(packet, &mut work.headers) {
         Ok(()) => {}
         Err(Unread::Foreign) => return Ok(Outcome::Passed),
@@ -123,11 +128,11 @@ pub fn decide<P: Packet, N: Node>(hook: Hook, packet: P, node: N, work: &mut Wor
             Datagram::Unknown => return Ok(drop_if_reserved(hook, node, work, Outcome::DroppedFragment)),
         }
     }
-    match known::decide(hook, node, work) {
+    match established::decide(hook, node, work) {
         Ok(outcome) => Ok(outcome),
-        Err(known::Unknown) if hook.opens() => Err(Rest::Open),
-        Err(known::Unknown) => {
-            around::end(node, work);
+        Err(established::Unknown) if hook.opens() => Err(Rest::Open),
+        Err(established::Unknown) => {
+            direct_to_backend::end(node, work);
             node_sockets::note(hook, node, work);
             Ok(Outcome::Passed)
         }
@@ -136,10 +141,10 @@ pub fn decide<P: Packet, N: Node>(hook: Hook, packet: P, node: N, work: &mut Wor
 
 /// Decides what becomes of a packet of no connection that is known, and writes CONNTRACK and AFFINITY.
 #[inline(always)]
-pub fn open<N: Node>(hook: Hook, node: N, work: &mut Work) -> Outcome {
-    let outcome = open::decide(hook, node, work);
+pub fn open<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> Outcome {
+    let outcome = new_flow::decide(hook, node, work);
     if matches!(outcome, Outcome::Passed) {
-        around::end(node, work);
+        direct_to_backend::end(node, work);
         node_sockets::note(hook, node, work);
     }
     outcome
@@ -148,18 +153,18 @@ pub fn open<N: Node>(hook: Hook, node: N, work: &mut Work) -> Outcome {
 /// Decides what becomes of a packet for an address without services that may begin a connection: it goes on, and a flow that
 /// would be mistaken for that connection is removed from CONNTRACK.
 #[inline(always)]
-pub fn around<P: Packet, N: Node>(packet: P, node: N, work: &mut Work) -> Outcome {
-    around::decide(packet, node, work)
+pub fn around<P: Packet, N: Node>(packet: P, node: N, work: &mut PacketState) -> Outcome {
+    direct_to_backend::decide(packet, node, work)
 }
 
 /// Decides what becomes of a message of the family's ICMP.
 #[inline(always)]
-pub fn icmp<P: Packet, N: Node>(hook: Hook, packet: P, node: N, work: &mut Work) -> Outcome {
+pub fn icmp<P: Packet, N: Node>(hook: Hook, packet: P, node: N, work: &mut PacketState) -> Outcome {
     icmp::decide(hook, packet, node, work)
 }
 
 #[inline(always)]
-fn parts<P: Packet>(packet: P, work: &mut Work) -> Result<(), Unread> {
+fn parts<P: Packet>(packet: P, work: &mut PacketState) -> Result<(), Unread> {
     read::internet(packet, &mut work.headers, Part::Packet)?;
     read::transport(packet, &mut work.headers, Part::Packet)
 }
@@ -189,7 +194,7 @@ const fn reserved(hook: Hook, flags: u32) -> bool {
 
 /// A packet that can't be read is dropped if its destination is reserved, and passed otherwise.
 #[inline(always)]
-fn drop_if_reserved<N: Node>(hook: Hook, node: N, work: &Work, outcome: Outcome) -> Outcome {
+fn drop_if_reserved<N: Node>(hook: Hook, node: N, work: &PacketState, outcome: Outcome) -> Outcome {
     let flags = flags(node, work.headers.tuple.destination).unwrap_or(0);
     if hook.opens() && reserved(hook, flags) {
         outcome
@@ -200,7 +205,7 @@ fn drop_if_reserved<N: Node>(hook: Hook, node: N, work: &Work, outcome: Outcome)
 
 /// A packet without ports is dropped if its destination is reserved and not the node's, and passed otherwise.
 #[inline(always)]
-fn drop_if_only_services<N: Node>(hook: Hook, node: N, work: &Work, outcome: Outcome) -> Outcome {
+fn drop_if_only_services<N: Node>(hook: Hook, node: N, work: &PacketState, outcome: Outcome) -> Outcome {
     let flags = flags(node, work.headers.tuple.destination).unwrap_or(0);
     if hook.opens() && reserved(hook, flags) && flags & address_flags::NODE == 0 {
         outcome

@@ -4,17 +4,17 @@
 use lb_abi::{Address, Flow, FrontendKey, TCP, UDP, flow_flags};
 
 use crate::net::{
-    Hook, allocate,
+    Hook,
     conntrack::{ACK, RST, SYN},
-    route,
-    view::{Entry, Node, Socket},
-    work::{Fragment, Work},
+    packet_state::{Fragment, PacketState},
+    route, source_ports,
+    traits::{Entry, Node, Socket},
 };
 
 /// Whether a packet for a node port at the node's own address is one of a connection that a local socket has. (What leaves for
 /// that address is at the loopback device, and as near to the sockets as what comes in.)
 #[inline(always)]
-pub(super) fn receives<N: Node>(node: N, work: &Work) -> bool {
+pub(super) fn receives<N: Node>(node: N, work: &PacketState) -> bool {
     match work.headers.tuple.protocol {
         // A SYN is for the node port. Of a listening socket, the stack resets what it does not know.
         TCP => {
@@ -33,7 +33,7 @@ pub(super) fn receives<N: Node>(node: N, work: &Work) -> bool {
 /// next ends that flow, whose client would be the Service's for as long as both go on. Other datagrams from there are the Service's
 /// answers, translated where they came in.
 #[inline(always)]
-pub(super) fn note<N: Node>(hook: Hook, node: N, work: &mut Work) {
+pub(super) fn note<N: Node>(hook: Hook, node: N, work: &mut PacketState) {
     let tuple = &work.headers.tuple;
     if hook.inbound() || tuple.protocol != UDP || matches!(work.headers.fragment, Fragment::Later) {
         return;
@@ -69,7 +69,7 @@ pub(super) fn note<N: Node>(hook: Hook, node: N, work: &mut Work) {
             node.insert(&work.forward_key, &work.flow);
         }
         Some(there) if there.flags() & flow_flags::OWN != 0 => there.note(0, now),
-        Some(there) if allocate::is_over(node, there, UDP, now) => {
+        Some(there) if source_ports::is_over(node, there, UDP, now) => {
             node.store(&work.forward_key, &work.flow);
         }
         Some(there) if there.flags() & flow_flags::REPLY == 0 && node.is_locally_generated() => {

@@ -10,8 +10,8 @@ use lb_abi::{Address, Port, SCTP, TCP, Tuple};
 
 use crate::net::{
     conntrack::{chunk, starts},
-    view::Packet,
-    work::{Fragment, Headers},
+    packet_state::{Fragment, Headers},
+    traits::Packet,
 };
 
 pub(super) use self::transport::transport;

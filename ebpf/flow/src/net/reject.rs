@@ -8,9 +8,9 @@ use crate::net::{
     conntrack::{ACK, FIN, RST, SYN},
     martian,
     outcome::Answer,
+    packet_state::{Fragment, Headers, PacketState, Transport},
     route,
-    view::{Node, Packet},
-    work::{Fragment, Headers, Transport, Work},
+    traits::{Node, Packet},
 };
 
 /// Room for an answer, in words of four bytes: a power of two, so that a verifier sees from a mask that its length fits.
@@ -43,7 +43,12 @@ pub enum Silence {
 
 /// Whether a packet may be answered now. If so, it counts.
 #[inline(always)]
-pub fn admits<P: Packet, N: Node>(hook: Hook, packet: P, node: N, work: &mut Work) -> Result<(), Silence> {
+pub fn admits<P: Packet, N: Node>(
+    hook: Hook,
+    packet: P,
+    node: N,
+    work: &mut PacketState,
+) -> Result<(), Silence> {
     let group = match packet.byte(0) {
         Some(first) => first & 1 != 0,
         None => true,
@@ -60,14 +65,14 @@ pub fn admits<P: Packet, N: Node>(hook: Hook, packet: P, node: N, work: &mut Wor
     }
 }
 
-/// Writes an answer to [`Work::answer`]. The length in bytes; `None`: the packet is shorter than it was when it was
+/// Writes an answer to [`PacketState::answer`]. The length in bytes; `None`: the packet is shorter than it was when it was
 /// read, which does not happen. `partial`: the device completes the checksum of TCP.
 #[inline(never)]
 pub fn compose<P: Packet, N: Node>(
     answer: Answer,
     packet: P,
     node: N,
-    work: &mut Work,
+    work: &mut PacketState,
     partial: bool,
 ) -> Option<u32> {
     let words = match answer {
@@ -139,7 +144,7 @@ impl Error {
 
 /// An ICMP error; how many words it has.
 #[inline(always)]
-fn error<P: Packet>(packet: P, work: &mut Work, error: Error, source: Address) -> Option<usize> {
+fn error<P: Packet>(packet: P, work: &mut PacketState, error: Error, source: Address) -> Option<usize> {
     let Headers {
         tuple, l3, l4, v4, ..
     } = work.headers;
@@ -180,7 +185,7 @@ fn error<P: Packet>(packet: P, work: &mut Work, error: Error, source: Address) -
 
 /// RST (RFC 9293, 3.10.7.1); how many words it has.
 #[inline(always)]
-fn reset<P: Packet>(packet: P, work: &mut Work, partial: bool) -> Option<usize> {
+fn reset<P: Packet>(packet: P, work: &mut PacketState, partial: bool) -> Option<usize> {
     let Headers {
         tuple, l4, end, v4, ..
     } = work.headers;

@@ -4,14 +4,19 @@ use lb_abi::{Address, address_flags, flow_flags};
 
 use crate::net::{
     Hook, Outcome,
-    view::Node,
-    work::{Delivery, Work},
+    packet_state::{Delivery, PacketState},
+    traits::Node,
 };
 
-/// Decides where a packet goes as [`Work::to`], by the flags of its flow's entry, and whether it may: one that has come to its
+/// Decides where a packet goes as [`PacketState::to`], by the flags of its flow's entry, and whether it may: one that has come to its
 /// last hop is answered, before anything is stored or written.
 #[inline(always)]
-pub(super) fn decide<N: Node>(hook: Hook, node: N, work: &mut Work, flags: u32) -> Result<(), Outcome> {
+pub(super) fn decide<N: Node>(
+    hook: Hook,
+    node: N,
+    work: &mut PacketState,
+    flags: u32,
+) -> Result<(), Outcome> {
     let reply = flags & flow_flags::REPLY != 0;
     let snat = flags & flow_flags::SNAT != 0;
     // The stack takes nothing from its own address; and what leaves it was routed to the frontend.

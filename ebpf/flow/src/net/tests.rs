@@ -2,8 +2,8 @@
 
 mod addresses;
 mod fragments;
-mod inward;
 pub(in crate::net) mod node;
+mod node_to_itself;
 mod ports;
 
 use lb_abi::{
@@ -97,7 +97,7 @@ fn remote() -> Fake {
 }
 
 /// What becomes of a packet at the uplink.
-fn arrives(fake: &Fake, packet: &[u8], work: &mut Work) -> Outcome {
+fn arrives(fake: &Fake, packet: &[u8], work: &mut PacketState) -> Outcome {
     let hook = Hook::NodeIngress;
     match decide(hook, Bytes(packet), fake, work) {
         Ok(outcome) => outcome,
@@ -109,7 +109,7 @@ fn arrives(fake: &Fake, packet: &[u8], work: &mut Work) -> Outcome {
 
 #[test]
 fn a_connection_is_opened_forwarded_answered_and_closed() {
-    let (fake, mut work) = (remote(), Work::NEW);
+    let (fake, mut work) = (remote(), PacketState::NEW);
     let (client, vip, pod) = ((CLIENT, 5000), (VIP, 80), (POD, 8080));
     assert_eq!(
         arrives(&fake, &segment(client, vip, SYN), &mut work),
@@ -146,7 +146,7 @@ fn a_connection_is_opened_forwarded_answered_and_closed() {
 
 #[test]
 fn ports_never_collide_and_run_out() {
-    let (fake, mut work) = (remote(), Work::NEW);
+    let (fake, mut work) = (remote(), PacketState::NEW);
     let mut ports = Vec::new();
     for client in [5000, 5001] {
         assert_eq!(
@@ -167,7 +167,7 @@ fn ports_never_collide_and_run_out() {
 
 #[test]
 fn the_port_of_a_connection_that_is_over_is_given_away_once() {
-    let (mut fake, mut work) = (remote(), Work::NEW);
+    let (mut fake, mut work) = (remote(), PacketState::NEW);
     for client in [5000, 5001] {
         arrives(&fake, &segment((CLIENT, client), (VIP, 80), SYN), &mut work);
     }
@@ -186,7 +186,7 @@ fn the_port_of_a_connection_that_is_over_is_given_away_once() {
 
 #[test]
 fn who_answers_a_client_that_is_never_heard_again_keeps_no_port_for_it() {
-    let (mut fake, mut work) = (remote(), Work::NEW);
+    let (mut fake, mut work) = (remote(), PacketState::NEW);
     // Of an address that is nobody's, and one that goes on.
     for (client, goes_on) in [(5000, false), (5001, true)] {
         arrives(&fake, &segment((CLIENT, client), (VIP, 80), SYN), &mut work);
@@ -209,7 +209,7 @@ fn who_answers_a_client_that_is_never_heard_again_keeps_no_port_for_it() {
 
 #[test]
 fn an_entry_that_is_being_replaced_is_not_taken_again() {
-    let (mut fake, mut work) = (remote(), Work::NEW);
+    let (mut fake, mut work) = (remote(), PacketState::NEW);
     fake.config.snat_last = 40_000;
     arrives(&fake, &segment((CLIENT, 5000), (VIP, 80), SYN), &mut work);
     fake.maps.now += 61;
@@ -221,7 +221,7 @@ fn an_entry_that_is_being_replaced_is_not_taken_again() {
 
 #[test]
 fn ports_of_sockets_are_left_to_them() {
-    let (mut fake, mut work) = (remote(), Work::NEW);
+    let (mut fake, mut work) = (remote(), PacketState::NEW);
     fake.socket = Some((Port::new(40_000), Socket::Bound));
     arrives(&fake, &segment((CLIENT, 5000), (VIP, 80), SYN), &mut work);
     assert_eq!(work.to.source_port.get(), 40_001);
@@ -240,8 +240,8 @@ fn of_cluster() -> Fake {
 
 #[test]
 fn a_client_of_the_cluster_comes_from_the_node_to_a_pod_and_nobody_else_does() {
-    let (fake, mut work) = (of_cluster(), Work::NEW);
-    let opened = |work: &mut Work, client| {
+    let (fake, mut work) = (of_cluster(), PacketState::NEW);
+    let opened = |work: &mut PacketState, client| {
         let packet = segment((client, 5000), (VIP, 80), SYN);
         assert_eq!(arrives(&fake, &packet, work), Outcome::Opened);
         (work.to.source, work.delivery)
@@ -254,7 +254,7 @@ fn a_client_of_the_cluster_comes_from_the_node_to_a_pod_and_nobody_else_does() {
 #[test]
 fn a_client_of_the_cluster_keeps_its_address_where_the_policy_or_the_backend_asks_for_that() {
     for (silent, at_node) in [(true, false), (false, true)] {
-        let (mut fake, mut work) = (of_cluster(), Work::NEW);
+        let (mut fake, mut work) = (of_cluster(), PacketState::NEW);
         if silent {
             let frontends = fake.maps.frontends.values_mut();
             frontends.for_each(|frontend| frontend.flags = frontend_flags::SILENT);
@@ -272,7 +272,7 @@ fn a_client_of_the_cluster_keeps_its_address_where_the_policy_or_the_backend_ask
 
 #[test]
 fn a_client_of_the_cluster_keeps_its_address_where_no_port_or_no_address_of_the_node_is_there() {
-    let (fake, mut work) = (of_cluster(), Work::NEW);
+    let (fake, mut work) = (of_cluster(), PacketState::NEW);
     let sources: Vec<_> = [5000, 5001, 5002]
         .into_iter()
         .map(|port| {
@@ -295,7 +295,7 @@ fn a_client_of_the_cluster_keeps_its_address_where_no_port_or_no_address_of_the_
 
 #[test]
 fn what_opens_nothing_is_rejected_and_a_reset_is_not() {
-    let (fake, mut work) = (remote(), Work::NEW);
+    let (fake, mut work) = (remote(), PacketState::NEW);
     for (flags, port, outcome) in [
         (ACK, 80, Outcome::NoFlow),
         (SYN | ACK, 80, Outcome::NoFlow),
@@ -314,7 +314,7 @@ fn what_opens_nothing_is_rejected_and_a_reset_is_not() {
 
 #[test]
 fn a_packet_at_its_last_hop_leaves_no_trace() {
-    let (fake, mut work) = (remote(), Work::NEW);
+    let (fake, mut work) = (remote(), PacketState::NEW);
     let mut packet = segment((CLIENT, 5000), (VIP, 80), SYN);
     packet[14 + 8] = 1;
     assert_eq!(arrives(&fake, &packet, &mut work), Outcome::TimeExceeded);
@@ -323,7 +323,7 @@ fn a_packet_at_its_last_hop_leaves_no_trace() {
 
 #[test]
 fn every_outcome_counts_on_a_counter_of_its_own() {
-    let (fake, mut work) = (remote(), Work::NEW);
+    let (fake, mut work) = (remote(), PacketState::NEW);
     let stranger = segment((CLIENT, 5000), (POD, 80), SYN);
     let passed = arrives(&fake, &stranger, &mut work);
     assert_eq!(
@@ -341,7 +341,7 @@ fn every_outcome_counts_on_a_counter_of_its_own() {
 
 #[test]
 fn no_packet_that_is_cut_off_is_translated() {
-    let (fake, mut work) = (remote(), Work::NEW);
+    let (fake, mut work) = (remote(), PacketState::NEW);
     let packet = segment((CLIENT, 5000), (VIP, 80), SYN);
     for length in 14..packet.len() {
         let expected = if length < 34 {

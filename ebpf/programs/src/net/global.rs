@@ -4,7 +4,7 @@
 use aya_ebpf::bindings::__sk_buff;
 use lb_flow::net::{self, Answer, Attempt, Hook, Options};
 
-use super::{Action, REDIRECT, SHOT, answer, held, node::Local, scratch, skb::Skb};
+use super::{Action, REDIRECT, SHOT, answers, held_fragments, node::Local, scratch, skb::Skb};
 use crate::maps::Maps;
 
 /// [`net::open`].
@@ -25,7 +25,7 @@ pub(super) fn icmp(hook: Hook, skb: Skb) {
     net_icmp(skb.argument(), number(hook));
 }
 
-/// [`answer::send`].
+/// [`answers::send`].
 #[inline(always)]
 pub(super) fn answer(hook: Hook, skb: Skb, kind: Answer) -> Action {
     if net_answer(skb.argument(), number(hook), kind as u32) == 0 {
@@ -46,13 +46,13 @@ pub(super) fn attempt(skb: Skb) -> Attempt {
     }
 }
 
-/// [`held::hold`].
+/// [`held_fragments::hold`].
 #[inline(always)]
 pub(super) fn hold(skb: Skb) -> bool {
     net_hold(skb.argument()) != 0
 }
 
-/// [`held::release`].
+/// [`held_fragments::release`].
 #[inline(always)]
 pub(super) fn release(skb: Skb) {
     net_release(skb.argument());
@@ -116,7 +116,7 @@ extern "C" fn net_attempt(context: *mut __sk_buff) -> u32 {
 #[unsafe(no_mangle)]
 extern "C" fn net_hold(context: *mut __sk_buff) -> u32 {
     match scratch() {
-        Some(scratch) => held::hold(Skb::new(context), scratch).into(),
+        Some(scratch) => held_fragments::hold(Skb::new(context), scratch).into(),
         None => 0,
     }
 }
@@ -125,7 +125,7 @@ extern "C" fn net_hold(context: *mut __sk_buff) -> u32 {
 #[unsafe(no_mangle)]
 extern "C" fn net_release(context: *mut __sk_buff) -> u32 {
     if let Some(scratch) = scratch() {
-        held::release(Skb::new(context), &mut scratch.work);
+        held_fragments::release(Skb::new(context), &mut scratch.work);
     }
     0
 }
@@ -153,7 +153,7 @@ extern "C" fn net_answer(context: *mut __sk_buff, hook: u32, kind: u32) -> u32 {
         _ => Answer::TooBig,
     };
     let skb = Skb::new(context);
-    answer::send(hook_of(hook), skb, Local::new(maps, skb), scratch, kind).into()
+    answers::send(hook_of(hook), skb, Local::new(maps, skb), scratch, kind).into()
 }
 
 #[inline(never)]

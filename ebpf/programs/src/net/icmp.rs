@@ -1,7 +1,7 @@
 //! Translation of an ICMP error, and of the packet that it quotes.
 
 use lb_abi::{SCTP, UDP};
-use lb_flow::net::{Outcome, Packet as _, Work, checksum::Difference};
+use lb_flow::net::{Outcome, Packet as _, PacketState, checksum::Difference};
 
 use super::{
     rewrite,
@@ -13,7 +13,7 @@ const CHECKSUM: u32 = 2;
 
 /// Writes the new tuples to an error and to what it quotes. `hop`: it goes on by a route that was looked up here.
 #[inline(never)]
-pub(super) fn translate(skb: Skb, work: &Work, hop: bool) -> Result<(), Outcome> {
+pub(super) fn translate(skb: Skb, work: &PacketState, hop: bool) -> Result<(), Outcome> {
     let mut changed = quoted_transport(skb, work)?;
     changed = quoted_addresses(skb, work, changed)?;
     let at = work.headers.l4 + CHECKSUM;
@@ -27,7 +27,7 @@ pub(super) fn translate(skb: Skb, work: &Work, hop: bool) -> Result<(), Outcome>
 
 /// Writes quoted ports, and the quoted checksum of UDP or TCP where it is quoted.
 #[inline(always)]
-fn quoted_transport(skb: Skb, work: &Work) -> Result<Difference, Outcome> {
+fn quoted_transport(skb: Skb, work: &PacketState) -> Result<Difference, Outcome> {
     let (quoted, old, new) = (&work.quoted, &work.quoted.tuple, &work.quoted_to);
     let ([a, b], [c, d]) = (new.source_port.0, new.destination_port.0);
     let at = quoted.checksum();
@@ -48,7 +48,7 @@ fn quoted_transport(skb: Skb, work: &Work) -> Result<Difference, Outcome> {
 
 /// Writes quoted addresses, and the quoted checksum of the IPv4 header.
 #[inline(always)]
-fn quoted_addresses(skb: Skb, work: &Work, changed: Difference) -> Result<Difference, Outcome> {
+fn quoted_addresses(skb: Skb, work: &PacketState, changed: Difference) -> Result<Difference, Outcome> {
     let (quoted, old, new) = (&work.quoted, &work.quoted.tuple, &work.quoted_to);
     let addresses = Difference::NONE.addresses(old, new);
     let changed = changed.addresses(old, new);

@@ -14,13 +14,13 @@
 //! | `route.rs` | the route of what does not go on by itself, and its sending |
 //! | `rewrite.rs` | translation of a packet |
 //! | `icmp.rs` | translation of what an ICMP error quotes |
-//! | `answer.rs` | the packet becomes its own answer |
-//! | `held.rs` | fragments that wait for the first of their datagram |
+//! | `answers.rs` | the packet becomes its own answer |
+//! | `held_fragments.rs` | fragments that wait for the first of their datagram |
 //! | `global.rs` | functions that the verifier checks by themselves |
 
-mod answer;
+mod answers;
 mod global;
-mod held;
+mod held_fragments;
 mod icmp;
 mod node;
 mod rewrite;
@@ -29,7 +29,7 @@ mod skb;
 
 use aya_ebpf::{btf_maps::PerCpuArray, macros::btf_map, programs::TcContext};
 use lb_abi::Held;
-use lb_flow::net::{Delivery, Disposition, Hook, Outcome, Rest, Work, decide};
+use lb_flow::net::{Delivery, Disposition, Hook, Outcome, PacketState, Rest, decide};
 
 use self::{
     node::Local,
@@ -52,7 +52,7 @@ const REDIRECT: Action = 7;
 /// What does not fit on a program's stack of 512 bytes.
 #[repr(C)]
 struct Scratch {
-    work: Work,
+    work: PacketState,
     route: Route,
     /// What a function of `global` decided.
     outcome: Outcome,

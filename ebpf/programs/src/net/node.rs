@@ -12,7 +12,7 @@ use lb_abi::{
 };
 use lb_flow::{
     Tables,
-    net::{Attempt, CLAIMED, Entry, Inserted, Node, Socket, Work},
+    net::{Attempt, CLAIMED, Entry, Inserted, Node, PacketState, Socket},
 };
 
 use super::{global, skb::Skb};
@@ -150,14 +150,14 @@ impl Node for Local {
     }
 
     #[inline(always)]
-    fn hold(self, work: &mut Work) -> bool {
+    fn hold(self, work: &mut PacketState) -> bool {
         // As of `attempt`.
         black_box(&raw mut *work);
         global::hold(self.skb)
     }
 
     #[inline(always)]
-    fn release(self, work: &mut Work) {
+    fn release(self, work: &mut PacketState) {
         // As of `attempt`.
         black_box(&raw mut *work);
         global::release(self.skb);
@@ -243,7 +243,7 @@ impl Node for Local {
     }
 
     #[inline(always)]
-    fn attempt(self, work: &mut Work) -> Attempt {
+    fn attempt(self, work: &mut PacketState) -> Attempt {
         // The global function reads and writes it by the scratch map, which the compiler does not see.
         black_box(&raw mut *work);
         global::attempt(self.skb)

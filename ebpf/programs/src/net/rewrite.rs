@@ -4,7 +4,7 @@
 //! dropped.
 
 use lb_abi::{Address, SCTP, UDP};
-use lb_flow::net::{Fragment, Headers, Outcome, Packet as _, Work, checksum::Difference, crc32c};
+use lb_flow::net::{Fragment, Headers, Outcome, Packet as _, PacketState, checksum::Difference, crc32c};
 
 use super::skb::{Checksum, Refused, Skb, Summed};
 
@@ -17,8 +17,8 @@ impl From<Refused> for Outcome {
 
 /// Writes the new tuple to a packet. `hop`: it goes on by a route that was looked up here.
 #[inline(always)]
-pub(super) fn translate(skb: Skb, work: &Work, hop: bool) -> Result<(), Outcome> {
-    let Work { headers, to, .. } = work;
+pub(super) fn translate(skb: Skb, work: &PacketState, hop: bool) -> Result<(), Outcome> {
+    let PacketState { headers, to, .. } = work;
     let ports =
         [headers.tuple.source_port, headers.tuple.destination_port] != [to.source_port, to.destination_port];
     if matches!(headers.fragment, Fragment::Later) {
@@ -68,7 +68,7 @@ pub(super) fn translate(skb: Skb, work: &Work, hop: bool) -> Result<(), Outcome>
 
 /// The new ports, as they lie in the packet.
 #[inline(always)]
-fn words(work: &Work) -> u32 {
+fn words(work: &PacketState) -> u32 {
     let ([a, b], [c, d]) = (work.to.source_port.0, work.to.destination_port.0);
     u32::from_ne_bytes([a, b, c, d])
 }
@@ -126,7 +126,7 @@ fn end_of_v4(headers: &Headers, source: Address, destination: Address, hop: bool
 
 /// Writes the ports of SCTP, and the checksum. It covers all of the datagram: of a fragment it can't be known.
 #[inline(never)]
-fn sctp(skb: Skb, work: &Work) -> Result<(), Outcome> {
+fn sctp(skb: Skb, work: &PacketState) -> Result<(), Outcome> {
     let headers = &work.headers;
     if !matches!(headers.fragment, Fragment::Whole) {
         return Err(Outcome::DroppedFragment);

@@ -10,13 +10,13 @@ use harness::{
     agents,
     client::Client,
     context::Context,
-    effect::Effect,
+    destination::Destination,
     fence,
     frontends::{self, balancers, node_port},
     probing,
-    target::Target,
     verdict::Halt,
     waiting::{Within, eventually},
+    write_effect::Effect,
 };
 use oracle::check::Permitted;
 
@@ -42,9 +42,9 @@ pub(super) async fn all_frontends(cx: &Context, external: External) -> Result<()
         outside.extend(frontends(cx, victim, external).await?);
     }
     let cluster_ips = victims(&pairs).into_iter().flat_map(Holder::serves);
-    let inside: Vec<Target> = cluster_ips.chain(outside.iter().cloned()).collect();
+    let inside: Vec<Destination> = cluster_ips.chain(outside.iter().cloned()).collect();
     // Each client with its targets: no ClusterIP from outside.
-    let mut vantages: Vec<(Vec<Client>, &[Target])> = vec![(cx.clients().to_vec(), &inside)];
+    let mut vantages: Vec<(Vec<Client>, &[Destination])> = vec![(cx.clients().to_vec(), &inside)];
     vantages.extend(cx.clients().outside().map(|client| (vec![client], &*outside)));
     cx.phase("control: every frontend serves its backends");
     fence::pass(cx).await?;
@@ -72,7 +72,7 @@ pub(super) async fn all_frontends(cx: &Context, external: External) -> Result<()
 }
 
 /// Frontends of a Service for clients outside, once it has them.
-async fn frontends(cx: &Context, holder: &Holder, external: External) -> Result<Vec<Target>, Halt> {
+async fn frontends(cx: &Context, holder: &Holder, external: External) -> Result<Vec<Destination>, Halt> {
     let what = format!("{} has its {external:?}", holder.service);
     let within = Within::from_now(cx.limits().service);
     let service = eventually(&what, within, async || {
@@ -107,7 +107,7 @@ async fn frontends(cx: &Context, holder: &Holder, external: External) -> Result<
         };
         for (name, address) in addresses {
             let name = format!("{} {name}", cluster_ip.name);
-            targets.push(Target::serves(
+            targets.push(Destination::serves(
                 &holder.axis,
                 &name,
                 cluster_ip.transport,

@@ -17,16 +17,16 @@ use harness::{
     background::Background,
     client::Client,
     context::Context,
-    effect::{self, Effect},
+    destination::Destination,
     family::Family,
     fence,
     names::Key,
     objects::annotation,
     pods::{Backend, endpoints, serve},
     probing::{self, identities},
-    target::Target,
     verdict::Halt,
     waiting::Within,
+    write_effect::{self, Effect},
 };
 use oracle::{
     check::Permitted,
@@ -162,38 +162,38 @@ impl Holder {
     }
 
     /// It serves what its EndpointSlice lists.
-    pub(super) fn serves(&self) -> Vec<Target> {
+    pub(super) fn serves(&self) -> Vec<Destination> {
         self.serves_only(&self.backends)
     }
 
     /// It serves these of its backends.
-    pub(super) fn serves_only(&self, backends: &[Backend]) -> Vec<Target> {
+    pub(super) fn serves_only(&self, backends: &[Backend]) -> Vec<Destination> {
         self.targets(backends, &self.transports)
     }
 
-    fn targets(&self, backends: &[Backend], transports: &[Transport]) -> Vec<Target> {
+    fn targets(&self, backends: &[Backend], transports: &[Transport]) -> Vec<Destination> {
         let serves = |transport| {
             let expected = identities(backends, transport, self.target);
             let address = (self.address, self.port).into();
-            Target::serves(&self.axis, self.service.plain(), transport, address, expected)
+            Destination::serves(&self.axis, self.service.plain(), transport, address, expected)
         };
         transports.iter().copied().map(serves).collect()
     }
 
     /// As [`Holder::serves`], by these transports.
-    pub(super) fn serves_by(&self, transports: &[Transport]) -> Vec<Target> {
+    pub(super) fn serves_by(&self, transports: &[Transport]) -> Vec<Destination> {
         self.targets(&self.backends, transports)
     }
 
     /// It has no backend.
-    pub(super) fn refuses(&self) -> Target {
+    pub(super) fn refuses(&self) -> Destination {
         let address = (self.address, self.port).into();
-        Target::refuses(&self.axis, self.service.plain(), Transport::Tcp, address)
+        Destination::refuses(&self.axis, self.service.plain(), Transport::Tcp, address)
     }
 
     /// Its address belongs to no Service any more.
-    pub(super) fn is_dead(&self) -> Target {
-        Target {
+    pub(super) fn is_dead(&self) -> Destination {
+        Destination {
             permitted: Permitted::None,
             ..self.refuses()
         }
@@ -244,7 +244,7 @@ pub(super) async fn all_serve<'a>(
     holders: impl IntoIterator<Item = &'a Holder>,
 ) -> Result<(), Halt> {
     cx.phase("control: all serve their backends");
-    let targets: Vec<Target> = holders.into_iter().flat_map(Holder::serves).collect();
+    let targets: Vec<Destination> = holders.into_iter().flat_map(Holder::serves).collect();
     let within = Within::from_now(cx.limits().service);
     fence::pass(cx).await?;
     probing::control(cx, "all serve their backends", cx.clients(), &targets, within).await
@@ -255,7 +255,7 @@ pub(super) async fn all_serve<'a>(
 pub(super) async fn released<'a>(
     cx: &Context,
     (effect, what): (Effect, &str),
-    seen: &[Target],
+    seen: &[Destination],
     victims: impl IntoIterator<Item = &'a Holder>,
     hold: Hold,
 ) -> Result<Vec<Attempt>, Halt> {
@@ -283,7 +283,7 @@ pub(super) async fn probed<'a>(
     holders: impl IntoIterator<Item = &'a Holder>,
     hold: Hold,
 ) -> Result<Background, Halt> {
-    let targets: Vec<Target> = holders.into_iter().flat_map(Holder::serves).collect();
+    let targets: Vec<Destination> = holders.into_iter().flat_map(Holder::serves).collect();
     probed_by(cx, cx.clients(), &targets, hold).await
 }
 
@@ -291,7 +291,7 @@ pub(super) async fn probed<'a>(
 pub(super) async fn probed_by(
     cx: &Context,
     clients: &[Client],
-    targets: &[Target],
+    targets: &[Destination],
     hold: Hold,
 ) -> Result<Background, Halt> {
     let probes: usize = targets.iter().map(|target| target.probes(cx.limits())).sum();
@@ -307,12 +307,12 @@ pub(super) async fn probed_by(
 pub(super) async fn witnessed(
     cx: &Context,
     (effect, what): (Effect, &str),
-    seen: &[Target],
+    seen: &[Destination],
 ) -> Result<(), Halt> {
     let since = Instant::now();
     fence::pass(cx).await?;
     let within = Within::from(since, cx.limits().endpoints);
-    effect::takes_effect(cx, effect, what, cx.clients(), seen, within).await
+    write_effect::takes_effect(cx, effect, what, cx.clients(), seen, within).await
 }
 
 /// Makes the agent reconcile each of them by a changed annotation, which tells triggers apart, and waits for the fence.

@@ -12,10 +12,10 @@ use harness::{
     agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    effect::{self, Effect},
-    target::Target,
+    destination::Destination,
     verdict::Halt,
     waiting::Within,
+    write_effect::{self, Effect},
 };
 
 use super::{
@@ -64,7 +64,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         let mut pairs = pairs(cx, &[run]).await?;
         all_serve(cx, pairs.iter().flat_map(Pair::both)).await?;
         let window = probed(cx, victims(&pairs), Hold::Time).await?;
-        let seen: Vec<Target> = pairs.iter().map(|pair| pair.culprit.refuses()).collect();
+        let seen: Vec<Destination> = pairs.iter().map(|pair| pair.culprit.refuses()).collect();
         cx.phase(&format!("{}: agents are killed, the culprit is emptied", run.1));
         match run.0 {
             Down::AfterRelease => {
@@ -79,7 +79,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
                 killed.start(cx).await?;
                 let within = Within::from(started, cx.limits().heal);
                 let what = "the culprit refuses after the start";
-                effect::takes_effect(cx, Effect::Emptied, what, cx.clients(), &seen, within).await?;
+                write_effect::takes_effect(cx, Effect::Emptied, what, cx.clients(), &seen, within).await?;
             }
         }
         cx.phase("trigger: the victim is patched, and must serve its backends for the hold time");

@@ -11,8 +11,8 @@ use harness::{
     agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    destination::Destination,
     probing,
-    target::Target,
     verdict::Halt,
     waiting::{Within, has_lasted},
 };
@@ -64,7 +64,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let window = probed(cx, victims(&pairs), Hold::Time).await?;
     for (delay, name) in delays {
         let of_delay = |pair: &&Pair<Duration>| pair.how == delay;
-        let refuses: Vec<Target> = pairs
+        let refuses: Vec<Destination> = pairs
             .iter()
             .filter(of_delay)
             .map(|pair| pair.culprit.refuses())
@@ -92,7 +92,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         };
         try_join!(try_join_all(refills), met)?;
         let refilled = Instant::now();
-        let targets: Vec<Target> = pairs
+        let targets: Vec<Destination> = pairs
             .iter()
             .filter(of_delay)
             .flat_map(|pair| pair.culprit.serves())
@@ -108,11 +108,11 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 
     cx.phase("both serve, each of two backends its share");
     let (two, others): (Vec<_>, Vec<_>) = pairs.iter().partition(|pair| pair.shared.len() == 2);
-    let targets: Vec<Target> = others.iter().flat_map(|pair| pair.culprit.serves()).collect();
+    let targets: Vec<Destination> = others.iter().flat_map(|pair| pair.culprit.serves()).collect();
     let within = Within::from_now(cx.limits().endpoints);
     probing::judge(cx, cx.clients(), &targets, within).await?;
     let both = two.iter().flat_map(|pair| pair.both());
-    let targets: Vec<Target> = both.flat_map(Holder::serves).collect();
+    let targets: Vec<Destination> = both.flat_map(Holder::serves).collect();
     let mut attempts = Vec::new();
     // N is 200.
     for _ in 0..2 {

@@ -9,12 +9,12 @@ use harness::{
     agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    effect::{self, Effect},
+    destination::Destination,
     flows::Flows,
     probing,
-    target::Target,
     verdict::Halt,
     waiting::Within,
+    write_effect::{self, Effect},
 };
 use oracle::history::Transport;
 
@@ -56,7 +56,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     all_serve(cx, pairs.iter().flat_map(Pair::both)).await?;
 
     cx.phase("flows to the victim are opened");
-    let established: Vec<Target> = victims(&pairs)
+    let established: Vec<Destination> = victims(&pairs)
         .into_iter()
         .flat_map(|victim| victim.serves_by(&FLOWS))
         .collect();
@@ -76,9 +76,9 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     flows.hold(cx, cx.limits().hold).await?;
 
     cx.phase("the victim serves new probes, too");
-    let targets: Vec<Target> = victims.iter().flat_map(|victim| victim.serves()).collect();
+    let targets: Vec<Destination> = victims.iter().flat_map(|victim| victim.serves()).collect();
     let within = Within::from_now(cx.limits().service);
     let settled = probing::settle(cx, cx.clients(), &targets, within).await?;
-    effect::must_hold(cx, Effect::Kept, "the victim serves new probes, too", settled);
+    write_effect::must_hold(cx, Effect::Kept, "the victim serves new probes, too", settled);
     undisturbed(cx, victims, agents.as_ref()).await
 }

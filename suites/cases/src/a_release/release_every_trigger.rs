@@ -12,12 +12,12 @@ use harness::{
     agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    effect::Effect,
+    destination::Destination,
     fence,
     limits::Profile,
     names::Key,
-    target::Target,
     verdict::Halt,
+    write_effect::Effect,
 };
 use serde_json::{Value, json};
 
@@ -83,7 +83,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     for pair in &mut pairs {
         pair.culprit.list(cx, &[]).await?;
     }
-    let seen: Vec<Target> = pairs.iter().map(|pair| pair.culprit.refuses()).collect();
+    let seen: Vec<Destination> = pairs.iter().map(|pair| pair.culprit.refuses()).collect();
     witnessed(cx, (Effect::Emptied, "the culprit refuses"), &seen).await?;
 
     cx.phase("triggers: each victim must serve its backends for the hold time");

@@ -10,9 +10,9 @@ use harness::{
     agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    effect::Effect,
     family::Family,
     verdict::Halt,
+    write_effect::Effect,
 };
 
 use super::holders::{

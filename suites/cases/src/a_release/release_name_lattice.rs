@@ -10,11 +10,11 @@ use harness::{
     agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    effect::Effect,
     family::Family,
     probing,
     verdict::Halt,
     waiting::Within,
+    write_effect::Effect,
 };
 
 use super::holders::{

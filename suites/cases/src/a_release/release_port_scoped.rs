@@ -10,10 +10,10 @@ use harness::{
     agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    effect::Effect,
     family::Family,
     pods::{Backend, endpoints},
     verdict::Halt,
+    write_effect::Effect,
 };
 use oracle::history::Transport;
 use serde_json::{Value, json};

@@ -11,8 +11,8 @@ use harness::{
     agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    effect::Effect,
     verdict::Halt,
+    write_effect::Effect,
 };
 use serde_json::{Value, json};
 

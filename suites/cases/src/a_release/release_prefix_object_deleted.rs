@@ -10,9 +10,9 @@ use harness::{
     agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    effect::Effect,
-    target::Target,
+    destination::Destination,
     verdict::Halt,
+    write_effect::Effect,
 };
 
 use super::{
@@ -73,7 +73,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         (Effect::Deleted, "the deleted culprit is not served"),
         (Effect::Moved, "the culprit serves its moved endpoints"),
     ] {
-        let seen: Vec<Target> = pairs
+        let seen: Vec<Destination> = pairs
             .iter()
             .filter(|pair| pair.how.effect() == effect)
             .flat_map(shows)
@@ -121,7 +121,7 @@ async fn release(cx: &Context, pair: &Pair<Release>) -> Result<(), Halt> {
 }
 
 /// Witness of the release.
-fn shows(pair: &Pair<Release>) -> Vec<Target> {
+fn shows(pair: &Pair<Release>) -> Vec<Destination> {
     match pair.how {
         Release::Slice => vec![pair.culprit.refuses()],
         Release::SliceThenService | Release::ServiceThenSlice => vec![pair.culprit.is_dead()],

@@ -9,10 +9,10 @@ use harness::{
     agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    effect::Effect,
     family::Family,
     probing,
     verdict::Halt,
+    write_effect::Effect,
 };
 
 use super::holders::{Hold, Holder, Wanted, all_serve, backends, released, some, target, undisturbed};

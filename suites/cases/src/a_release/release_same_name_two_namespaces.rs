@@ -8,10 +8,10 @@ use harness::{
     agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    effect::Effect,
     family::Family,
     pods::Backend,
     verdict::Halt,
+    write_effect::Effect,
 };
 
 use super::holders::{

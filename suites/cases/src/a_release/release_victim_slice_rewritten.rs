@@ -10,11 +10,11 @@ use harness::{
     agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    effect::Effect,
+    destination::Destination,
     probing,
-    target::Target,
     verdict::Halt,
     waiting::{Within, has_lasted},
+    write_effect::Effect,
 };
 
 use super::{
@@ -57,7 +57,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     for pair in &mut pairs {
         pair.culprit.list(cx, &[]).await?;
     }
-    let released: Vec<Target> = pairs.iter().map(|pair| pair.culprit.refuses()).collect();
+    let released: Vec<Destination> = pairs.iter().map(|pair| pair.culprit.refuses()).collect();
     witnessed(cx, (Effect::Emptied, "the culprit refuses"), &released).await?;
 
     cx.phase("the victim's EndpointSlice is deleted: the victim is refused");
@@ -65,7 +65,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         cx.objects().delete(&pair.victim.slice).await?;
     }
     let deleted = Instant::now();
-    let refuses: Vec<Target> = pairs.iter().map(|pair| pair.victim.refuses()).collect();
+    let refuses: Vec<Destination> = pairs.iter().map(|pair| pair.victim.refuses()).collect();
     let within = Within::from(deleted, cx.limits().endpoints);
     probing::judge_briefly(cx, cx.clients(), &refuses, within).await?;
     has_lasted(deleted, WITHOUT).await;
@@ -75,7 +75,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         pair.victim.make_slice(cx, OTHER_SLICE, &pair.shared).await?;
     }
     let within = Within::from_now(cx.limits().endpoints);
-    let serves: Vec<Target> = pairs.iter().flat_map(|pair| pair.victim.serves()).collect();
+    let serves: Vec<Destination> = pairs.iter().flat_map(|pair| pair.victim.serves()).collect();
     probing::judge(cx, cx.clients(), &serves, within).await?;
     // The culprit's stay as they were: the victim's return is not the culprit's.
     probing::judge_briefly(cx, cx.clients(), &released, within).await?;

@@ -13,16 +13,16 @@ use harness::{
     agents,
     background::Background,
     context::Context,
-    effect::{self, Effect},
+    destination::Destination,
     family::Family,
     fence,
     names::Key,
     objects::{Written, annotation},
     pods::{Backend, endpoints, serve},
     probing::{self, identities},
-    target::Target,
     verdict::Halt,
     waiting::Within,
+    write_effect::{self, Effect},
 };
 use oracle::history::Transport;
 use serde_json::{Value, json};
@@ -69,7 +69,7 @@ struct Variant {
     shared: Vec<Backend>,
     older: Older,
     trigger: Trigger,
-    /// Target ports of p1 and p2.
+    /// Destination ports of p1 and p2.
     targets: [u16; 2],
 }
 
@@ -100,7 +100,7 @@ pub(super) async fn prefix_release(
     let agents = agents::all(cx).await?;
 
     cx.phase("control: both serve their backends");
-    let both: Vec<Target> = staged
+    let both: Vec<Destination> = staged
         .iter()
         .flat_map(|one| [one.victim_p1(), one.culprit_p1()])
         .flatten()
@@ -115,27 +115,27 @@ pub(super) async fn prefix_release(
     }
     let released = Instant::now();
     fence::pass(cx).await?;
-    let refused: Vec<Target> = staged.iter().map(Staged::culprit_refuses).collect();
+    let refused: Vec<Destination> = staged.iter().map(Staged::culprit_refuses).collect();
     let within = Within::from(released, cx.limits().endpoints);
     let (effect, what) = (Effect::Emptied, "the culprit refuses on every node");
-    effect::takes_effect(cx, effect, what, cx.clients(), &refused, within).await?;
+    write_effect::takes_effect(cx, effect, what, cx.clients(), &refused, within).await?;
 
     cx.phase("trigger: the victim is patched, and must serve its backends for the hold time");
-    let victims: Vec<Target> = staged.iter().flat_map(Staged::victim_p1).collect();
+    let victims: Vec<Destination> = staged.iter().flat_map(Staged::victim_p1).collect();
     let window = Background::start(cx, cx.clients(), &victims, cx.limits().hold).await?;
     for one in &staged {
         one.trigger(cx).await?;
     }
     let triggered = Instant::now();
     fence::pass(cx).await?;
-    let added: Vec<Target> = staged.iter().flat_map(Staged::victim_p2).collect();
+    let added: Vec<Destination> = staged.iter().flat_map(Staged::victim_p2).collect();
     let within = Within::from(triggered, cx.limits().service);
     let reconciled = probing::settle(cx, cx.clients(), &added, within);
     let (_, reconciled) = futures::try_join!(window.hold(cx), reconciled)?;
     // After that verdict: a victim that lost its backends lost them on p2 too, which is a failure, not a missing
     // witness.
     probing::record_settled(cx, &reconciled);
-    effect::must_hold(
+    write_effect::must_hold(
         cx,
         Effect::Changed,
         "the victim was reconciled: p2 serves its backends",
@@ -294,11 +294,11 @@ impl Variant {
 }
 
 impl Staged {
-    fn serves(&self, service: &str, address: std::net::IpAddr, port: u16, target: u16) -> Vec<Target> {
+    fn serves(&self, service: &str, address: std::net::IpAddr, port: u16, target: u16) -> Vec<Destination> {
         let serves = |transport| {
             let expected = identities(&self.variant.shared, transport, target);
             let name = format!("{service}:{port}");
-            Target::serves(
+            Destination::serves(
                 &self.variant.axis,
                 &name,
                 transport,
@@ -309,25 +309,25 @@ impl Staged {
         TRANSPORTS.into_iter().map(serves).collect()
     }
 
-    fn victim_p1(&self) -> Vec<Target> {
+    fn victim_p1(&self) -> Vec<Destination> {
         self.serves(VICTIM, self.victim, P1, self.variant.targets[0])
     }
 
-    fn culprit_p1(&self) -> Vec<Target> {
+    fn culprit_p1(&self) -> Vec<Destination> {
         self.serves(CULPRIT, self.culprit, P1, self.variant.targets[0])
     }
 
     /// Only the twin has one.
-    fn victim_p2(&self) -> Vec<Target> {
+    fn victim_p2(&self) -> Vec<Destination> {
         match self.variant.trigger {
             Trigger::Annotation => Vec::new(),
             Trigger::AnnotationAndPort => self.serves(VICTIM, self.victim, P2, self.variant.targets[1]),
         }
     }
 
-    fn culprit_refuses(&self) -> Target {
+    fn culprit_refuses(&self) -> Destination {
         let address = (self.culprit, P1).into();
-        Target::refuses(&self.variant.axis, CULPRIT, Transport::Tcp, address)
+        Destination::refuses(&self.variant.axis, CULPRIT, Transport::Tcp, address)
     }
 
     async fn trigger(&self, cx: &Context) -> Result<Written, Halt> {

@@ -14,7 +14,7 @@ use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     fence,
-    of_target::OfTarget,
+    target_needs::OfTarget,
     verdict::Halt,
     waiting::Within,
 };

@@ -11,13 +11,13 @@ use cluster::{ApiEndpoint, Capability};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    effect::{self, Effect},
     fence,
     objects::annotation,
-    of_target::OfTarget,
     probing,
+    target_needs::OfTarget,
     verdict::Halt,
     waiting::Within,
+    write_effect::{self, Effect},
 };
 
 use super::{
@@ -118,7 +118,7 @@ async fn its_service_is_emptied(
     let emptied = api.empty(cx).await?;
     let within = Within::from(emptied.at, cx.limits().endpoints);
     let (effect, what) = (Effect::Emptied, "others see that it is empty");
-    effect::takes_effect(cx, effect, what, &others, &refuses, within).await?;
+    write_effect::takes_effect(cx, effect, what, &others, &refuses, within).await?;
     let reset = agent.reset(cx).await?;
     agent.dials_again(cx, OWN, &reset, emptied.at).await?;
     probing::judge(cx, &others, &refuses, Within::from_now(cx.limits().endpoints)).await?;

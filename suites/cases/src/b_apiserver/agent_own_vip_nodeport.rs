@@ -10,12 +10,11 @@ use cluster::{ApiEndpoint, Capability};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    effect::{self, Effect},
-    fence,
-    of_target::OfTarget,
-    probing,
+    fence, probing,
+    target_needs::OfTarget,
     verdict::Halt,
     waiting::Within,
+    write_effect::{self, Effect},
 };
 
 use super::api_endpoint::{AgentUnderTest, ApiService, Canary, Frontend, node};
@@ -72,7 +71,7 @@ async fn one(cx: &Context, axis: &str, node: &str, of: &str) -> Result<(), Halt>
     let emptied = api.empty(cx).await?;
     let within = Within::from(emptied.at, cx.limits().endpoints);
     let (effect, what) = (Effect::Emptied, "others see that it is empty");
-    effect::takes_effect(cx, effect, what, &others, &refuses, within).await?;
+    write_effect::takes_effect(cx, effect, what, &others, &refuses, within).await?;
     let reset = agent.reset(cx).await?;
     agent.dials_again(cx, axis, &reset, emptied.at).await?;
     probing::judge(cx, &others, &refuses, Within::from_now(cx.limits().endpoints)).await?;

@@ -10,12 +10,11 @@ use cluster::{ApiEndpoint, Capability};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    effect::{self, Effect},
-    fence,
-    of_target::OfTarget,
-    probing,
+    fence, probing,
+    target_needs::OfTarget,
     verdict::Halt,
     waiting::Within,
+    write_effect::{self, Effect},
 };
 use serde_json::{Value, json};
 
@@ -93,7 +92,7 @@ async fn recreate(
         Effect::Emptied
     };
     let seen = std::slice::from_ref(&gone);
-    effect::takes_effect(cx, effect, "others see that it is deleted", &others, seen, within).await?;
+    write_effect::takes_effect(cx, effect, "others see that it is deleted", &others, seen, within).await?;
     let reset = agent.reset(cx).await?;
     agent.dials_again(cx, axis, &reset, deleted.at).await?;
     probing::judge(cx, &others, &[gone], Within::from_now(cx.limits().endpoints)).await?;

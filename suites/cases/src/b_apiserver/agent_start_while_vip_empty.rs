@@ -12,12 +12,11 @@ use harness::{
     agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    effect::{self, Effect},
-    fence,
-    of_target::OfTarget,
-    probing,
+    fence, probing,
+    target_needs::OfTarget,
     verdict::Halt,
     waiting::Within,
+    write_effect::{self, Effect},
 };
 
 use super::api_endpoint::{AgentUnderTest, ApiService, Canary, Frontend, node};
@@ -63,7 +62,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let emptied = api.empty(cx).await?;
     let within = Within::from(emptied.at, cx.limits().endpoints);
     let (effect, what) = (Effect::Emptied, "others see that it is empty");
-    effect::takes_effect(cx, effect, what, &others, &refuses, within).await?;
+    write_effect::takes_effect(cx, effect, what, &others, &refuses, within).await?;
     let before = cx.cluster().agents()?.state(&node).await?;
     let killed = StoppedAgent::stop(cx.faults(), &node, Stop::Kill).await?;
     cx.fault(&format!("agent of {node} killed, process {:?}", before.pid));

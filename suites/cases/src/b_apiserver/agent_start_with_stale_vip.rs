@@ -13,9 +13,8 @@ use harness::{
     api_faults::{self, ApiFaultGuard},
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    fence,
-    of_target::OfTarget,
-    probing,
+    fence, probing,
+    target_needs::OfTarget,
     verdict::Halt,
     waiting::Within,
 };

@@ -19,12 +19,12 @@ use harness::{
     background::Background,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    destination::Destination,
     family::{Family, families},
     fence,
     names::Key,
     pods::{Backend, endpoints, serve},
     probing::{self, identities},
-    target::Target,
     verdict::Halt,
     waiting::{Within, eventually, has_lasted},
 };
@@ -68,7 +68,7 @@ const CANARY: u32 = 10;
 struct Staged {
     service: Key,
     slices: Vec<Key>,
-    targets: Vec<Target>,
+    targets: Vec<Destination>,
     /// The newest versions of its objects.
     versions: Vec<String>,
 }
@@ -103,14 +103,14 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         .first()
         .ok_or_else(|| Halt::Harness("no family".to_owned()))?;
     let mut canary = Canary::stage(cx, &namespace, first, &backends[0].node).await?;
-    let all: Vec<Target> = staged.iter().flat_map(|one| one.targets.clone()).collect();
+    let all: Vec<Destination> = staged.iter().flat_map(|one| one.targets.clone()).collect();
 
     cx.phase("control: all serve");
     let within = Within::from_now(cx.limits().service);
     fence::pass(cx).await?;
     probing::control(cx, "all serve", cx.clients(), &all, within).await?;
     let axes: BTreeSet<&str> = all.iter().map(|target| target.axis.as_str()).collect();
-    let canaries: Vec<Target> = axes.iter().flat_map(|axis| canary.targets(axis)).collect();
+    let canaries: Vec<Destination> = axes.iter().flat_map(|axis| canary.targets(axis)).collect();
     probing::control(cx, "the canary serves", cx.clients(), &canaries, within).await?;
 
     cx.phase("fault: every connection of every agent to the API is reset");
@@ -133,7 +133,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 
     cx.phase("a canary that is written now takes effect on every node");
     let turned = canary.turn(cx).await?;
-    let canaries: Vec<Target> = axes.iter().flat_map(|axis| canary.targets(axis)).collect();
+    let canaries: Vec<Destination> = axes.iter().flat_map(|axis| canary.targets(axis)).collect();
     let within = Within::from(turned.at, cx.limits().heal);
     probing::judge(cx, cx.clients(), &canaries, within).await?;
     cx.phase("verdict: all serve for the hold time");
@@ -218,7 +218,7 @@ async fn stage(
         .flat_map(|address| {
             TRANSPORTS.map(|transport| {
                 let expected = identities(backends, transport, target);
-                Target::serves(&axis, name, transport, (address, PORT).into(), expected)
+                Destination::serves(&axis, name, transport, (address, PORT).into(), expected)
             })
         })
         .collect();

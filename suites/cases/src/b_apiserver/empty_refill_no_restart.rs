@@ -20,16 +20,16 @@ use harness::{
     agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    effect::{self, Effect},
+    destination::Destination,
     family::Family,
     fence,
     names::Key,
     objects::Written,
     pods::{Backend, endpoints, serve},
     probing::{self, identities},
-    target::Target,
     verdict::Halt,
     waiting::{Within, has_lasted},
+    write_effect::{self, Effect},
 };
 use oracle::{
     check::is_refusal,
@@ -120,7 +120,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     }
 
     cx.phase("control: all serve");
-    let all: Vec<Target> = groups.iter().flat_map(|group| group.targets(&backends)).collect();
+    let all: Vec<Destination> = groups.iter().flat_map(|group| group.targets(&backends)).collect();
     let within = Within::from_now(cx.limits().service);
     fence::pass(cx).await?;
     probing::control(
@@ -177,7 +177,7 @@ async fn rounds(cx: &Context, group: &Group, backends: &[Backend]) -> Result<(),
             found: format!("no refusal in {} rounds", group.rounds),
             first: Vec::new(),
         };
-        effect::breaks(
+        write_effect::breaks(
             cx,
             &group.axis,
             Effect::Emptied,
@@ -298,12 +298,12 @@ async fn untouched(
 }
 
 impl Group {
-    fn targets(&self, backends: &[Backend]) -> Vec<Target> {
+    fn targets(&self, backends: &[Backend]) -> Vec<Destination> {
         let of = |staged: &Staged| {
             TRANSPORTS.map(|transport| {
                 let expected = identities(backends, transport, staged.target);
                 let address = (staged.vip, PORT).into();
-                Target::serves(&self.axis, staged.service.plain(), transport, address, expected)
+                Destination::serves(&self.axis, staged.service.plain(), transport, address, expected)
             })
         };
         self.services.iter().flat_map(of).collect()

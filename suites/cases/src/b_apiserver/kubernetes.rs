@@ -11,6 +11,7 @@ use harness::{
     agents,
     api_faults::{self, ApiFaultGuard},
     context::Context,
+    destination::Destination,
     family::{Family, families},
     fence,
     limits::Limits,
@@ -18,7 +19,6 @@ use harness::{
     objects::Written,
     pods::{Backend, serve},
     probing::identities,
-    target::Target,
     verdict::Halt,
     waiting::{Within, eventually},
 };
@@ -108,21 +108,21 @@ impl Kubernetes {
     }
 
     /// It is served by exactly these.
-    pub(super) fn serves(&self, axis: &str, backends: &[&Backend]) -> Target {
+    pub(super) fn serves(&self, axis: &str, backends: &[&Backend]) -> Destination {
         let expected = identities(backends.iter().copied(), Transport::Tcp, TARGET);
-        Target::serves(axis, "kubernetes", Transport::Tcp, self.address, expected)
+        Destination::serves(axis, "kubernetes", Transport::Tcp, self.address, expected)
     }
 
     /// It is served by one of these.
-    pub(super) fn serves_one_of(&self, axis: &str, backends: &[&Backend]) -> Target {
+    pub(super) fn serves_one_of(&self, axis: &str, backends: &[&Backend]) -> Destination {
         let expected = identities(backends.iter().copied(), Transport::Tcp, TARGET);
-        Target::serves_one_of(axis, "kubernetes", Transport::Tcp, self.address, expected)
+        Destination::serves_one_of(axis, "kubernetes", Transport::Tcp, self.address, expected)
     }
 
     /// It is refused, or served by one of these.
-    pub(super) fn serves_or_refuses(&self, axis: &str, backends: &[&Backend]) -> Target {
+    pub(super) fn serves_or_refuses(&self, axis: &str, backends: &[&Backend]) -> Destination {
         let expected = identities(backends.iter().copied(), Transport::Tcp, TARGET);
-        Target::serves_or_refuses(axis, "kubernetes", Transport::Tcp, self.address, expected)
+        Destination::serves_or_refuses(axis, "kubernetes", Transport::Tcp, self.address, expected)
     }
 
     /// Gives it back; on return every node has handled what the API servers have written.

@@ -11,18 +11,18 @@ use harness::{
     background::Background,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    destination::Destination,
     fence,
     history::now_us,
     names::Key,
     pods::{Backend, endpoints},
     probing::{self, identities},
-    target::Target,
     verdict::Halt,
     waiting::Within,
 };
 use oracle::{
     history::{Attempt, Transport},
-    record::{line, outcomes},
+    observations::{line, outcomes},
 };
 use serde_json::json;
 
@@ -68,7 +68,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let slice = Key::slice(&namespace, TWIN);
     let twin_serves = |backend: &Backend| {
         let expected = identities([backend], Transport::Tcp, TARGET);
-        Target::serves(&axis, TWIN, Transport::Tcp, twin, expected)
+        Destination::serves(&axis, TWIN, Transport::Tcp, twin, expected)
     };
 
     cx.phase("control: both serve the first pod, and then the second");
@@ -99,7 +99,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let emptied = kubernetes.empty(cx).await?;
     fence::pass(cx).await?;
     let handled_us = now_us();
-    let refuses = [Target::refuses(&axis, TWIN, Transport::Tcp, twin)];
+    let refuses = [Destination::refuses(&axis, TWIN, Transport::Tcp, twin)];
     let within = Within::from(emptied.at, cx.limits().endpoints);
     probing::judge(cx, cx.clients(), &refuses, within).await?;
     let twins = Background::steadily(cx, cx.clients(), &refuses, cx.limits().hold).await?;

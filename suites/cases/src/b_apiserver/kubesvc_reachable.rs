@@ -10,7 +10,7 @@ use harness::{
     background::Background,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    target::Target,
+    destination::Destination,
     verdict::Halt,
 };
 use oracle::history::{Attempt, Outcome};
@@ -42,7 +42,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let (family, address) = frontend(cx).await?;
     cx.phase("verdict: every handshake completes, with a certificate for it");
     let axis = family.to_string();
-    let target = [Target::certified(&axis, "kubernetes", address, VALID_FOR)];
+    let target = [Destination::certified(&axis, "kubernetes", address, VALID_FOR)];
     let window = Background::start(cx, cx.clients(), &target, handshakes(cx.limits())).await?;
     let attempts = window.hold(cx).await?;
     let answered: BTreeSet<&str> = attempts.iter().filter_map(by).collect();

@@ -18,7 +18,7 @@ use harness::{
     verdict::Halt,
     waiting::{Within, has_lasted},
 };
-use oracle::record::{line, outcomes};
+use oracle::observations::{line, outcomes};
 
 use super::kubernetes::{Kubernetes, backends, no_restart};
 

@@ -25,6 +25,7 @@ use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     client::Client,
     context::Context,
+    destination::Destination,
     family::Family,
     fence,
     flows::Flows,
@@ -32,7 +33,6 @@ use harness::{
     names::Key,
     objects::{MANAGER, annotation},
     probing,
-    target::Target,
     verdict::Halt,
     waiting::{Within, eventually, has_lasted},
     watch::Version,
@@ -101,7 +101,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     .await?;
     let redirected = redirect(cx, advertised(&listed)?).await?;
     let neighbour = Neighbour::stage(cx, &axis, family, &listed).await?;
-    let own = [Target::certified(&axis, "kubernetes", kubernetes, VALID_FOR)];
+    let own = [Destination::certified(&axis, "kubernetes", kubernetes, VALID_FOR)];
 
     cx.phase("control: every frontend answers, and connections are established");
     fence::pass(cx).await?;
@@ -115,7 +115,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let flows = neighbour.flows(cx, stays).await?;
     let windows = neighbour.vantages(cx).into_iter();
     let windows = windows.map(async |(clients, targets)| {
-        let targets: Vec<Target> = targets.iter().map(while_one_stops).collect();
+        let targets: Vec<Destination> = targets.iter().map(while_one_stops).collect();
         Background::start(cx, &clients, &targets, cx.limits().hold).await
     });
     let windows: Vec<Background> = try_join_all(windows).await?;
@@ -196,9 +196,9 @@ async fn redirect(cx: &Context, advertised: SocketAddr) -> Result<Vec<Redirected
 struct Neighbour {
     service: Key,
     /// Frontends for clients inside.
-    inside: Vec<Target>,
+    inside: Vec<Destination>,
     /// Frontends for clients outside.
-    outside: Vec<Target>,
+    outside: Vec<Destination>,
 }
 
 impl Neighbour {
@@ -227,9 +227,10 @@ impl Neighbour {
             Ok(is_whole.then_some(object))
         })
         .await?;
-        let certified = |name: &str, address: SocketAddr| Target::certified(axis, name, address, VALID_FOR);
+        let certified =
+            |name: &str, address: SocketAddr| Destination::certified(axis, name, address, VALID_FOR);
         let port = node_port(&object, "TCP").unwrap_or_default();
-        let mut outside: Vec<Target> = frontends::node_addresses(cx, family)
+        let mut outside: Vec<Destination> = frontends::node_addresses(cx, family)
             .into_iter()
             .map(|(node, address)| certified(&format!("np {node}"), (address, port).into()))
             .collect();
@@ -247,7 +248,7 @@ impl Neighbour {
     }
 
     /// Each client with its targets.
-    fn vantages(&self, cx: &Context) -> Vec<(Vec<Client>, &[Target])> {
+    fn vantages(&self, cx: &Context) -> Vec<(Vec<Client>, &[Destination])> {
         let mut vantages = vec![(cx.clients().to_vec(), &self.inside[..])];
         vantages.extend(
             cx.clients()
@@ -321,15 +322,15 @@ impl Neighbour {
 const PORT: u16 = 443;
 
 /// Connections that stay with the API server that accepted them.
-fn established(target: &Target, certificates: &BTreeSet<String>) -> Target {
+fn established(target: &Destination, certificates: &BTreeSet<String>) -> Destination {
     let name = format!("{} (established)", target.name);
     let by = certificates.iter().map(|one| at_port(one, target.address.port()));
-    Target::serves(&target.axis, &name, Transport::Tls, target.address, by)
+    Destination::serves(&target.axis, &name, Transport::Tls, target.address, by)
 }
 
 /// A stopping API server ends connections, which is no failed connect.
-fn while_one_stops(target: &Target) -> Target {
-    Target {
+fn while_one_stops(target: &Destination) -> Destination {
+    Destination {
         permitted: Permitted::CertifiedOrCut(VALID_FOR.to_owned()),
         ..target.clone()
     }

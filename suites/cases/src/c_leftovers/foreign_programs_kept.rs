@@ -13,9 +13,9 @@ use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     client::Client,
     context::Context,
+    destination::Destination,
     family::Family,
     probing,
-    target::Target,
     verdict::Halt,
     waiting::Within,
 };
@@ -24,7 +24,7 @@ use oracle::{
     history::Transport,
 };
 
-use super::served::Served;
+use super::local_service::Served;
 
 pub(crate) const CASE: Case = Case {
     id: "foreign-programs-kept",
@@ -166,7 +166,7 @@ struct Foreign {
     /// Clients whose sockets they see.
     clients: Vec<Client>,
     /// What these clients dial: the programs see it with and without translation.
-    directly: Vec<Target>,
+    directly: Vec<Destination>,
     /// Addresses of the uplink.
     address: IpAddr,
 }
@@ -182,7 +182,7 @@ impl Foreign {
         let came = came && cx.axes().is_open(AXIS);
         if let Some(outside) = cx.clients().outside() {
             let closed = (self.address, CLOSED).into();
-            let closed = Target::none(AXIS, "a closed port of the node", Transport::Tcp, closed);
+            let closed = Destination::none(AXIS, "a closed port of the node", Transport::Tcp, closed);
             probing::judge_briefly(cx, &[outside], &[closed], within).await?;
         }
         Ok(Traffic {

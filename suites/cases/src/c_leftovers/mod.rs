@@ -1,16 +1,16 @@
 //! Leftover programs and maps: what an earlier start of an agent left in the kernel.
 //!
 //! In most cases two *generations* of the agent run on one node, see `generations/mod.rs`. Others change Services while
-//! no agent runs: `replaced.rs`, `node_ports.rs`, `shops.rs` and `served.rs` are their objects, `reverse/` is what
+//! no agent runs: `replaced_backends.rs`, `node_ports.rs`, `shared_vips.rs` and `local_service.rs` are their objects, `reverse/` is what
 //! hooks of the reply direction show.
 pub(crate) mod foreign_programs_kept;
 mod generations;
+mod local_service;
 mod node_ports;
 pub(crate) mod ready_means_served;
-mod replaced;
+mod replaced_backends;
 mod reverse;
-mod served;
-mod shops;
+mod shared_vips;
 pub(crate) mod sock_preexisting_clients;
 pub(crate) mod stale_map_name_collision;
 pub(crate) mod stale_map_pin;

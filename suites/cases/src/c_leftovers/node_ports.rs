@@ -6,11 +6,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use harness::{
     context::Context,
+    destination::Destination,
     family::Family,
     names::Key,
     pods::{Backend, endpoints, serve},
     probing::identities,
-    target::Target,
     verdict::Halt,
 };
 use oracle::history::Transport;
@@ -86,25 +86,25 @@ impl NodePorts {
         })
     }
 
-    pub(super) fn old_ports(&self) -> Vec<Target> {
+    pub(super) fn old_ports(&self) -> Vec<Destination> {
         let of =
             |one: &Frontends| self.served(one, "np", &self.old, |transport| (self.node, one.port(transport)));
         [of(&self.shop), of(&self.gone)].concat()
     }
 
-    pub(super) fn old_cluster_ips(&self) -> Vec<Target> {
+    pub(super) fn old_cluster_ips(&self) -> Vec<Destination> {
         let of = |one: &Frontends| self.served(one, "cip", &self.old, |_| (one.cluster_ip, PORT));
         [of(&self.shop), of(&self.gone)].concat()
     }
 
     /// Those of them that the connect hooks see.
-    pub(super) fn old_connecting(&self) -> Vec<Target> {
+    pub(super) fn old_connecting(&self) -> Vec<Destination> {
         let mut targets = self.old_cluster_ips();
         targets.retain(|target| target.transport != Transport::Udp);
         targets
     }
 
-    pub(super) fn ports_now(&self) -> Vec<Target> {
+    pub(super) fn ports_now(&self) -> Vec<Destination> {
         let shop = |transport| (self.node, self.shop.port(transport));
         let gone = |transport| (self.node, self.gone.port(transport));
         let mut targets = self.served(&self.shop, "np", &self.new, shop);
@@ -112,7 +112,7 @@ impl NodePorts {
         targets
     }
 
-    pub(super) fn cluster_ips_now(&self) -> Vec<Target> {
+    pub(super) fn cluster_ips_now(&self) -> Vec<Destination> {
         let mut targets = self.served(&self.shop, "cip", &self.new, |_| (self.shop.cluster_ip, PORT));
         targets.extend(self.none("cip", |_| (self.gone.cluster_ip, PORT)));
         targets
@@ -124,19 +124,20 @@ impl NodePorts {
         kind: &str,
         backends: &[Backend],
         address: impl Fn(Transport) -> (IpAddr, u16),
-    ) -> Vec<Target> {
+    ) -> Vec<Destination> {
         let name = format!("{} {kind}", frontends.name);
         let served = |&transport: &Transport| {
             let expected = identities(backends, transport, TARGET);
-            Target::serves(&self.axis, &name, transport, address(transport).into(), expected)
+            Destination::serves(&self.axis, &name, transport, address(transport).into(), expected)
         };
         TRANSPORTS.iter().map(served).collect()
     }
 
-    fn none(&self, kind: &str, address: impl Fn(Transport) -> (IpAddr, u16)) -> Vec<Target> {
+    fn none(&self, kind: &str, address: impl Fn(Transport) -> (IpAddr, u16)) -> Vec<Destination> {
         let name = format!("{} {kind}", self.gone.name);
-        let none =
-            |&transport: &Transport| Target::none(&self.axis, &name, transport, address(transport).into());
+        let none = |&transport: &Transport| {
+            Destination::none(&self.axis, &name, transport, address(transport).into())
+        };
         UNANSWERED.iter().map(none).collect()
     }
 

@@ -14,11 +14,10 @@ use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     client::Client,
     context::Context,
+    destination::Destination,
     family::Family,
-    fence,
-    of_target::OfTarget,
-    probing,
-    target::Target,
+    fence, probing,
+    target_needs::OfTarget,
     verdict::Halt,
     waiting::{Within, has_lasted},
 };
@@ -57,9 +56,9 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         services.push(NodePorts::stage(cx, AXIS, family, node).await?);
     }
     fence::pass(cx).await?;
-    let vantages = |targets: [fn(&NodePorts) -> Vec<Target>; 2]| {
+    let vantages = |targets: [fn(&NodePorts) -> Vec<Destination>; 2]| {
         let [cluster_ips, ports] = targets.map(|of| services.iter().flat_map(of).collect::<Vec<_>>());
-        let mut vantages: Vec<(Vec<Client>, Vec<Target>)> = vec![(cx.clients().on(node), cluster_ips)];
+        let mut vantages: Vec<(Vec<Client>, Vec<Destination>)> = vec![(cx.clients().on(node), cluster_ips)];
         vantages.extend(cx.clients().outside().map(|outside| (vec![outside], ports)));
         vantages
     };

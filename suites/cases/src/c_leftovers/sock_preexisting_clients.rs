@@ -27,7 +27,7 @@ use harness::{
 };
 use serde_json::{Value, json};
 
-use super::served::Served;
+use super::local_service::Served;
 
 pub(crate) const CASE: Case = Case {
     id: "sock-preexisting-clients",

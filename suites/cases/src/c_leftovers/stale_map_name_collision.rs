@@ -13,16 +13,15 @@ use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     family::Family,
-    fence,
-    of_target::OfTarget,
-    probing,
+    fence, probing,
+    target_needs::OfTarget,
     verdict::Halt,
 };
 use oracle::finding::{Finding, Weight};
 
 use super::{
     generations::CONNECT,
-    replaced::{Replaced, after, change, judge, start, stop},
+    replaced_backends::{Replaced, after, change, judge, start, stop},
 };
 
 pub(crate) const CASE: Case = Case {

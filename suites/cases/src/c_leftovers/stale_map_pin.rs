@@ -13,13 +13,13 @@ use faults::{Refitted, Remains, StoppedAgent};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    of_target::OfTarget,
     probing,
+    target_needs::OfTarget,
     verdict::Halt,
     waiting::Within,
 };
 
-use super::replaced::{Replaced, after, before, change, judge, start, stop};
+use super::replaced_backends::{Replaced, after, before, change, judge, start, stop};
 
 pub(crate) const CASE: Case = Case {
     id: "stale-map-pin",

@@ -12,18 +12,17 @@ use harness::{
     agents, background,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    fence,
-    of_target::OfTarget,
-    probing,
+    destination::Destination,
+    fence, probing,
     recovery::{Recovering, Started},
-    target::Target,
+    target_needs::OfTarget,
     verdict::Halt,
     waiting::Within,
 };
 
 use super::{
     generations::{CONNECT, LONGEST, SENDMSG},
-    shops::{Shop, hooks},
+    shared_vips::{Shop, hooks},
 };
 
 pub(crate) const CASE: Case = Case {
@@ -56,7 +55,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let shops = Shop::stage(cx, node).await?;
     let within = Within::from_now(cx.limits().service);
     fence::pass(cx).await?;
-    let by_old: Vec<Target> = shops.iter().flat_map(Shop::by_old).collect();
+    let by_old: Vec<Destination> = shops.iter().flat_map(Shop::by_old).collect();
     probing::control(
         cx,
         "each VIP serves the old backend",
@@ -101,7 +100,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     for shop in &shops {
         since = Within::from(shop.replace(cx).await?, cx.limits().endpoints);
     }
-    let current: Vec<Target> = shops.iter().flat_map(Shop::by_new).collect();
+    let current: Vec<Destination> = shops.iter().flat_map(Shop::by_new).collect();
     let judged = probing::judge(cx, cx.clients(), &current, since).await?;
     fence::pass(cx).await?;
     let hold = cx.limits().hold;

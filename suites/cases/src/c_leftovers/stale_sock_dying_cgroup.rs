@@ -12,18 +12,17 @@ use harness::{
     background,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    fence,
-    of_target::OfTarget,
-    probing,
+    destination::Destination,
+    fence, probing,
     recovery::{Recovering, Started},
-    target::Target,
+    target_needs::OfTarget,
     verdict::Halt,
     waiting::Within,
 };
 
 use super::{
     generations::LONGEST,
-    shops::{Shop, hooks},
+    shared_vips::{Shop, hooks},
 };
 
 pub(crate) const CASE: Case = Case {
@@ -65,7 +64,7 @@ async fn displaced(cx: &Context, suffix: &str, removed: bool) -> Result<(), Halt
         .collect();
     let within = Within::from_now(cx.limits().service);
     fence::pass(cx).await?;
-    let by_old: Vec<Target> = shops.iter().flat_map(Shop::by_old).collect();
+    let by_old: Vec<Destination> = shops.iter().flat_map(Shop::by_old).collect();
     probing::control(
         cx,
         "each VIP serves the old backend",
@@ -109,7 +108,7 @@ async fn displaced(cx: &Context, suffix: &str, removed: bool) -> Result<(), Halt
     cx.phase(&format!(
         "verdict: after the recovery limit the VIPs serve exactly the EndpointSlices, the old backends get nothing{suffix}"
     ));
-    let current: Vec<Target> = shops.iter().flat_map(Shop::by_new).collect();
+    let current: Vec<Destination> = shops.iter().flat_map(Shop::by_new).collect();
     let judged = probing::judge(cx, cx.clients(), &current, healing).await?;
     fence::pass(cx).await?;
     let hold = cx.limits().hold;

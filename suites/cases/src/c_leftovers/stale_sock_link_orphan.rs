@@ -6,7 +6,7 @@ use cluster::Capability;
 use faults::{As, At, Staging};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
-    of_target::OfTarget,
+    target_needs::OfTarget,
 };
 
 use super::generations::{CONNECT, CONNECTING, Row, Way, run};

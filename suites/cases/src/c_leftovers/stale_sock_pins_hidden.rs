@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
-    of_target::OfTarget,
+    target_needs::OfTarget,
 };
 
 use super::generations::{CONNECT, CONNECTING, Row, Way, run};

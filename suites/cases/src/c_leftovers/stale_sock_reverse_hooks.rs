@@ -13,10 +13,10 @@ use harness::{
     client::Client,
     context::Context,
     fence,
-    of_target::OfTarget,
+    lasting_sockets::Sockets,
     pods::{Backend, serve},
     recovery::{Recovering, Started},
-    sockets::Sockets,
+    target_needs::OfTarget,
     verdict::Halt,
     waiting::{Looks, Within},
 };
@@ -26,9 +26,9 @@ use super::{
     generations::{LONGEST, runs_first, runs_first_or_gone},
     reverse::{
         GETPEERNAME, POST_BIND, RECVMSG,
-        gate::Gate,
+        node_port_binding::Gate,
         of_family,
-        twins::{TARGET, Twins},
+        two_vips::{TARGET, Twins},
     },
 };
 

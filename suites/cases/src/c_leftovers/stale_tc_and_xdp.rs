@@ -19,11 +19,10 @@ use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     client::Client,
     context::Context,
-    fence,
-    of_target::OfTarget,
-    probing,
+    destination::Destination,
+    fence, probing,
     recovery::{Recovering, Started},
-    target::Target,
+    target_needs::OfTarget,
     verdict::Halt,
     waiting::{Within, eventually},
 };
@@ -107,7 +106,7 @@ async fn leftover(cx: &Context, axis: &str, left: Left) -> Result<(), Halt> {
         services.push(NodePorts::stage(cx, axis, family, node).await?);
     }
     fence::pass(cx).await?;
-    let all = |of: fn(&NodePorts) -> Vec<Target>| services.iter().flat_map(of).collect::<Vec<_>>();
+    let all = |of: fn(&NodePorts) -> Vec<Destination>| services.iter().flat_map(of).collect::<Vec<_>>();
     // Node ports are dialled from inside at the very end: one client that dials both at once may reach one backend from
     // one source port through two frontends.
     let vantages = |cluster_ips, ports| {
@@ -217,7 +216,7 @@ async fn witness(cx: &Context, left: Left, outside: &Client, services: &[NodePor
     let within = Within::from_now(cx.limits().endpoints);
     let clients = std::slice::from_ref(outside);
     if left != Left::Xdp {
-        let trapped: Vec<Target> = services.iter().flat_map(NodePorts::old_ports).collect();
+        let trapped: Vec<Destination> = services.iter().flat_map(NodePorts::old_ports).collect();
         return probing::witness(cx, "the node port reaches the trap", clients, &trapped, within).await;
     }
     for service in services {

@@ -11,14 +11,14 @@ use harness::{
     agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    of_target::OfTarget,
     probing,
+    target_needs::OfTarget,
     verdict::Halt,
     waiting::{Within, eventually},
 };
 use oracle::finding::{Finding, Weight};
 
-use super::served::Served;
+use super::local_service::Served;
 
 pub(crate) const CASE: Case = Case {
     id: "uninstall-leaves-nothing",

@@ -261,7 +261,7 @@ impl TryFrom<String> for Thread {
 
 #[cfg(test)]
 mod tests {
-    use harness::{case::Tier, effect::Effect};
+    use harness::{case::Tier, write_effect::Effect};
 
     use super::*;
 

@@ -10,12 +10,11 @@ use std::{net::SocketAddr, time::Duration};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    destination::Destination,
     family::Family,
-    fence, frontends,
+    fence, frontends, lasting_sockets,
     pods::{Backend, endpoints},
     probing::{self, identities},
-    sockets,
-    target::Target,
     verdict::Halt,
     waiting::Within,
 };
@@ -79,7 +78,7 @@ async fn serves_ready(cx: &Context, family: Family, ready: &[Backend], trap: &Ba
         for (transport, _, target) in PORTS {
             let address = SocketAddr::new(backend.address(family)?, target);
             let name = format!("{} itself", backend.plain());
-            direct.push(Target::serves(
+            direct.push(Destination::serves(
                 &axis,
                 &name,
                 transport,
@@ -119,11 +118,11 @@ async fn serves_ready(cx: &Context, family: Family, ready: &[Backend], trap: &Ba
     fence::pass(cx).await?;
 
     cx.phase("verdict: each port serves exactly the ready endpoints");
-    let shop: Vec<Target> = PORTS
+    let shop: Vec<Destination> = PORTS
         .into_iter()
         .map(|(transport, port, target)| {
             let name = format!("shop:{port}");
-            Target::serves(
+            Destination::serves(
                 &axis,
                 &name,
                 transport,
@@ -135,7 +134,7 @@ async fn serves_ready(cx: &Context, family: Family, ready: &[Backend], trap: &Ba
     let attempts = probing::judge(cx, &clients, &shop, within).await?;
     probing::trap_untouched(cx, &axis, &attempts, trap).await?;
     // `getpeername` and the source of replies are another claim.
-    sockets::record_peers(cx, &axis, &attempts);
+    lasting_sockets::record_peers(cx, &axis, &attempts);
     Ok(())
 }
 

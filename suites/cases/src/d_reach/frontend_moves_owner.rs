@@ -11,13 +11,13 @@ use cluster::Capability;
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    destination::Destination,
     family::Family,
     fence,
     flows::Flows,
     frontends::{self, Frontends},
     pods::{Backend, endpoints},
     probing::{self, identities},
-    target::Target,
     verdict::Halt,
     waiting::Within,
 };
@@ -100,7 +100,7 @@ impl Kind {
 /// A Service, and the patches of spec and status that give it a frontend and take it away.
 struct Owner {
     made: Frontends,
-    serves: Vec<Target>,
+    serves: Vec<Destination>,
     takes: [Value; 2],
     releases: [Value; 2],
 }
@@ -117,11 +117,11 @@ async fn moves(cx: &Context, kinds: &[Kind]) -> Result<(), Halt> {
     }
     let clients: Vec<_> = cx.clients().outside().into_iter().collect();
     for [from, to] in [[0, 1], [1, 0]] {
-        let served_by = |owner: usize| -> Vec<Target> {
+        let served_by = |owner: usize| -> Vec<Destination> {
             pairs.iter().flat_map(|pair| pair[owner].serves.clone()).collect()
         };
         let (before, after) = (served_by(from), served_by(to));
-        let datagrams = |targets: &[Target]| -> Vec<Target> {
+        let datagrams = |targets: &[Destination]| -> Vec<Destination> {
             targets
                 .iter()
                 .filter(|target| target.transport == Transport::Udp)
@@ -244,7 +244,7 @@ async fn stage(
             let port = if kind.is_shared() { PORT } else { node_ports[at] };
             // Whichever Service serves it, its backend is one: flows go on with it.
             let to = |address: &IpAddr| {
-                Target::serves(&axis, "frontend", transport, (*address, port).into(), by.clone())
+                Destination::serves(&axis, "frontend", transport, (*address, port).into(), by.clone())
             };
             serves.extend(addresses.iter().map(to));
         }

@@ -12,13 +12,13 @@ use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     client::Client,
     context::Context,
+    destination::Destination,
     fence,
     flows::Flows,
     frontends::{self, Frontends},
+    host_servers::{self, Servers},
     pods::endpoints,
     probing::{self, identities},
-    servers::{self, Servers},
-    target::Target,
     verdict::Halt,
     waiting::Within,
 };
@@ -53,7 +53,7 @@ const SERVED: u16 = 28_080;
 const TRANSPORTS: [Transport; 3] = [Transport::Tcp, Transport::Udp, Transport::UdpConnected];
 
 /// Sockets of a host process, and the ports that they are bound to.
-type Dialled = (Client, Vec<(Target, u16)>);
+type Dialled = (Client, Vec<(Destination, u16)>);
 
 async fn run(cx: &Context) -> Result<(), Halt> {
     cx.phase("staging: servers outside and on nodes, Services with node ports");
@@ -123,7 +123,7 @@ async fn dial(cx: &Context, before: &[Dialled], after: &[Dialled]) -> Result<Flo
     }
     flows.answered(Within::from_now(cx.limits().endpoints)).await?;
     for (host, dialled) in before {
-        if servers::may_bind(cx, host, dialled).await? {
+        if host_servers::may_bind(cx, host, dialled).await? {
             flows = flows.and(Flows::open_from(cx, host, dialled).await?);
         } else {
             cx.axes()

@@ -11,12 +11,12 @@ use cluster::Capability;
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    destination::Destination,
     fence,
     frontends::{self, Frontends, Vantage},
+    lasting_sockets::{self, Sockets, Which},
     pods::endpoints,
     probing::{self, identities},
-    sockets::{self, Sockets, Which},
-    target::Target,
     verdict::Halt,
     waiting::Within,
 };
@@ -72,12 +72,12 @@ async fn replies(cx: &Context, kind: &str) -> Result<(), Halt> {
     let dialled = stage(cx, kind, &[Transport::Udp, Transport::Tcp]).await?;
     cx.phase("verdict: each answer comes from the frontend that the request was sent to");
     for (clients, targets) in dialled {
-        let (datagrams, connections): (Vec<Target>, Vec<Target>) = targets
+        let (datagrams, connections): (Vec<Destination>, Vec<Destination>) = targets
             .into_iter()
             .partition(|target| target.transport == Transport::Udp);
         for client in &clients {
             let attempts = probing::probe_briefly(cx, client, &connections).await?;
-            sockets::record_peers(cx, &client.name, &attempts);
+            lasting_sockets::record_peers(cx, &client.name, &attempts);
         }
         let mut sockets = Sockets::keep(cx, &clients).await?;
         for target in (0..TURNS).flat_map(|_| &datagrams) {
@@ -99,7 +99,7 @@ async fn peernames(cx: &Context) -> Result<(), Halt> {
     let within = Within::from_now(cx.limits().service);
     for (clients, targets) in &dialled {
         let attempts = probing::judge(cx, clients, targets, within).await?;
-        sockets::judge_peers(cx, clients, targets, &attempts, Shows::Frontend);
+        lasting_sockets::judge_peers(cx, clients, targets, &attempts, Shows::Frontend);
     }
     Ok(())
 }

@@ -11,18 +11,18 @@ use harness::{
     background,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
+    destination::Destination,
     family::Family,
     fence,
     names::Key,
     pods::{Backend, endpoints, serve},
     probing::{self, identities},
-    target::Target,
     verdict::Halt,
     waiting::Within,
 };
 use oracle::{
     history::{Attempt, Transport},
-    record::{line, outcomes},
+    observations::{line, outcomes},
 };
 use serde_json::json;
 
@@ -95,7 +95,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     }
 
     cx.phase("control: both serve");
-    let serves: Vec<Target> = staged
+    let serves: Vec<Destination> = staged
         .iter()
         .flat_map(|one| TRANSPORTS.map(|transport| one.serves(transport, &backend)))
         .collect();
@@ -120,7 +120,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let within = Within::from_now(cx.limits().endpoints);
 
     cx.phase("verdict: refused, and for the hold time after the fence");
-    let refuses: Vec<Target> = staged
+    let refuses: Vec<Destination> = staged
         .iter()
         .flat_map(|one| TRANSPORTS.map(|transport| one.refuses(transport)))
         .collect();
@@ -167,13 +167,13 @@ async fn stage(cx: &Context, family: Family, shape: Shape, backend: &Backend) ->
 }
 
 impl Staged {
-    fn serves(&self, transport: Transport, backend: &Backend) -> Target {
+    fn serves(&self, transport: Transport, backend: &Backend) -> Destination {
         let expected = identities([backend], transport, TARGET);
-        Target::serves(&self.axis, "cip", transport, (self.vip, PORT).into(), expected)
+        Destination::serves(&self.axis, "cip", transport, (self.vip, PORT).into(), expected)
     }
 
-    fn refuses(&self, transport: Transport) -> Target {
-        Target::refuses(&self.axis, "cip", transport, (self.vip, PORT).into())
+    fn refuses(&self, transport: Transport) -> Destination {
+        Destination::refuses(&self.axis, "cip", transport, (self.vip, PORT).into())
     }
 }
 

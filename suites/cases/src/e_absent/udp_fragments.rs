@@ -12,12 +12,12 @@ use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     client::Client,
     context::Context,
+    destination::Destination,
     fence, fragments,
     frontends::{self, Frontends, Vantage},
+    lasting_sockets::Sockets,
     pods::endpoints,
     probing::{self, identities},
-    sockets::Sockets,
-    target::Target,
     verdict::Halt,
     waiting::Within,
 };
@@ -71,7 +71,7 @@ async fn run(cx: &Context, orders: &[&[u8]]) -> Result<(), Halt> {
             let clients: Vec<Client> = clients.iter().filter(sends).cloned().collect();
             for target in targets.iter().filter(|target| cx.axes().is_open(&target.axis)) {
                 let name = format!("{}, order {order:?}", target.name);
-                let target = Target {
+                let target = Destination {
                     name,
                     ..target.clone()
                 };

@@ -8,16 +8,16 @@ use std::time::Duration;
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    effect::{self, Effect},
     fence,
     flows::Flows,
     frontends::{self, Frontends, permitting},
     names::Key,
     pods::endpoints,
     probing::{self, identities},
-    sticking,
+    udp_stickiness,
     verdict::Halt,
     waiting::Within,
+    write_effect::{self, Effect},
 };
 use oracle::{check::Permitted, history::Transport};
 use serde_json::json;
@@ -85,7 +85,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         flows = flows.and(Flows::open(cx, clients, targets, each, within).await?);
     }
     for (clients, targets) in &dialled {
-        sticking::judge_spread(cx, clients, targets, FRESH, FEWEST).await?;
+        udp_stickiness::judge_spread(cx, clients, targets, FRESH, FEWEST).await?;
     }
 
     cx.phase("an endpoint is added, and serves fresh sockets");
@@ -100,14 +100,14 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     for (clients, targets) in dialled.iter().filter(|(_, of)| cx.axes().is_open(&of[0].axis)) {
         let grown = permitting(targets, &grown);
         let (effect, what) = (Effect::Listed, "the added endpoint serves");
-        effect::takes_effect(cx, effect, what, clients, &grown, within).await?;
+        write_effect::takes_effect(cx, effect, what, clients, &grown, within).await?;
     }
 
     cx.phase("verdict: each socket has one backend, and never the added one");
     let window = cx.limits().hold.max(cx.limits().exchange * DATAGRAMS);
     let attempts = flows.hold(cx, window).await?;
     for (clients, targets) in &dialled {
-        sticking::judge_sticking(cx, clients, targets, &attempts, SOCKETS, DATAGRAMS);
+        udp_stickiness::judge_sticking(cx, clients, targets, &attempts, SOCKETS, DATAGRAMS);
     }
     Ok(())
 }

@@ -12,15 +12,15 @@ use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     client::Client,
     context::Context,
-    effect::{self, Effect},
+    destination::Destination,
     fence,
     frontends::{self, Frontends, Vantage},
+    host_servers,
     pods::{Backend, endpoints},
     probing::{self, identities},
-    servers,
-    target::Target,
     verdict::Halt,
     waiting::Within,
+    write_effect::{self, Effect},
 };
 use oracle::history::Transport;
 use serde_json::{Value, json};
@@ -103,7 +103,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         let within = Within::from_now(cx.limits().service);
         fence::pass(cx).await?;
         let (effect, what) = (Effect::Changed, "listed addresses serve the Service");
-        effect::takes_effect(cx, effect, what, &cx.clients().in_pods(), &listed, within).await?;
+        write_effect::takes_effect(cx, effect, what, &cx.clients().in_pods(), &listed, within).await?;
         for (clients, targets) in dialled(cx, &services, &backends, run)? {
             probing::judge(cx, &clients, &targets, within).await?;
         }
@@ -144,7 +144,7 @@ fn node_ports(
     services: &[Service],
     backends: &[Backend],
     run: &str,
-) -> Result<Vec<Target>, Halt> {
+) -> Result<Vec<Destination>, Halt> {
     let mut targets = Vec::new();
     for Service { made, policy, .. } in services {
         let axis = format!("{}, {run}", made.family);
@@ -162,10 +162,15 @@ fn node_ports(
 }
 
 /// Lists the addresses of a run in a Service, and in no other. Returns the frontends that pods get thereby.
-async fn list(cx: &Context, service: &Service, backends: &[Backend], run: &str) -> Result<Vec<Target>, Halt> {
+async fn list(
+    cx: &Context,
+    service: &Service,
+    backends: &[Backend],
+    run: &str,
+) -> Result<Vec<Destination>, Halt> {
     let (key, family) = (&service.made.service, service.made.family);
     let addresses: Vec<IpAddr> = match cx.clients().outside() {
-        Some(client) if run != RUNS[2] => vec![servers::address_of(cx, &client, family).await?],
+        Some(client) if run != RUNS[2] => vec![host_servers::address_of(cx, &client, family).await?],
         _ => frontends::node_addresses(cx, family)
             .into_iter()
             .map(|(_, address)| address)

@@ -12,12 +12,12 @@ use harness::{
     client::Client,
     commands,
     context::Context,
+    destination::Destination,
     family::Family,
     fence,
     frontends::{self, Frontends, permitting},
     pods::endpoints,
     probing::{self, identities},
-    target::Target,
     verdict::Halt,
     waiting::Within,
 };
@@ -70,7 +70,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         for transport in [Transport::Tcp, Transport::Udp] {
             let by = identities(&backends, transport, TARGET);
             let port = made.node_port(transport)?;
-            let at = |axis: &str, address: &str| -> Result<Target, Halt> {
+            let at = |axis: &str, address: &str| -> Result<Destination, Halt> {
                 let address: IpAddr = address
                     .split('/')
                     .next()
@@ -106,7 +106,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     }
     second_device(cx, &host, network.pid).await?;
     let within = Within::from_now(cx.limits().service);
-    let added = |when: &str| -> Vec<Target> {
+    let added = |when: &str| -> Vec<Destination> {
         second
             .iter()
             .filter(|(other, _)| *other == when)

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, fmt, net::IpAddr};
 
-use harness::{limits::Profile, quick::NO_CONFORMANCE};
+use harness::{limits::Profile, quick_run::NO_CONFORMANCE};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

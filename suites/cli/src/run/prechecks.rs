@@ -9,8 +9,8 @@ use std::{
 use cluster::{Capability, Cluster, Description};
 use faults::Found;
 use harness::{
-    addresses,
     case::{Case, Needs},
+    lb_addresses,
     limits::Limits,
     verdict::Verdict,
 };
@@ -117,7 +117,7 @@ async fn find_addresses(
         "seeing whether a Service of type LoadBalancer gets an address, for up to {} s …",
         limits.service.as_secs()
     );
-    let why = match addresses::lacking(cluster, run, limits).await {
+    let why = match lb_addresses::lacking(cluster, run, limits).await {
         Ok(None) => {
             *description = assumed;
             return;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use harness::{report::CaseReport, spent::Spent};
+use harness::{report::CaseReport, time_spent::Spent};
 use serde::Serialize;
 
 use super::machine::Processors;

@@ -4,7 +4,7 @@
 use std::{path::Path, time::Duration};
 
 use cluster::{ApiFault, ApiServer, Capability, Clients, Fault, Refusal, users};
-use harness::{addresses, cleanup::Made, limits::Limits};
+use harness::{cleanup::Made, lb_addresses, limits::Limits};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{
     Api,
@@ -146,7 +146,7 @@ async fn where_nobody_gives_load_balancers_addresses_what_needs_them_is_skipped(
     let lab = lab_up(&format!("before-addresses-{}", std::process::id())).await;
     let limits = Limits::default().scaled(f64::from(TIMES));
     let cluster = survey(options(&lab, "run-1-addresses")).await.unwrap();
-    let lacking = addresses::lacking(&cluster.cluster(), "run-1-addresses", &limits).await;
+    let lacking = lb_addresses::lacking(&cluster.cluster(), "run-1-addresses", &limits).await;
     assert_eq!(lacking.unwrap(), None);
     // The controllers delete it in the background, and their requests are refused next.
     let made = Made {

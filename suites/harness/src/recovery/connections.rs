@@ -18,10 +18,10 @@ use oracle::{
 use crate::{
     client::{Client, Run},
     context::Context,
+    destination::Destination,
     fence,
     own_services::ControlService,
     probing,
-    target::Target,
     verdict::Halt,
     waiting::{Within, eventually},
 };
@@ -33,7 +33,7 @@ const UNDER_WAY: Duration = Duration::from_millis(500);
 
 /// Connections that are open.
 pub(super) struct Connections {
-    runs: Vec<(Client, Vec<Target>, Run)>,
+    runs: Vec<(Client, Vec<Destination>, Run)>,
 }
 
 /// What became of connections that had been healthy.
@@ -62,25 +62,25 @@ async fn services(cx: &Context) -> Result<&[ControlService], Halt> {
 }
 
 /// TCP and UDP of a control Service at these addresses.
-fn targets(cx: &Context, service: &ControlService, addresses: [SocketAddr; 2]) -> [Target; 2] {
+fn targets(cx: &Context, service: &ControlService, addresses: [SocketAddr; 2]) -> [Destination; 2] {
     let [tcp, udp] = addresses;
     let target = |transport, address| {
         let (family, identity) = (
             service.family().to_string(),
             cx.own_services().identity(transport),
         );
-        Target::serves("connections", &family, transport, address, [identity])
+        Destination::serves("connections", &family, transport, address, [identity])
     };
     [target(Transport::Tcp, tcp), target(Transport::UdpConnected, udp)]
 }
 
 /// A control Service at its ClusterIP.
-fn inside(cx: &Context, service: &ControlService) -> [Target; 2] {
+fn inside(cx: &Context, service: &ControlService) -> [Destination; 2] {
     targets(cx, service, [service.at_cluster_ip(); 2])
 }
 
 /// A control Service at its node ports on a node.
-fn outside(cx: &Context, service: &ControlService, node: &str) -> Option<[Target; 2]> {
+fn outside(cx: &Context, service: &ControlService, node: &str) -> Option<[Destination; 2]> {
     let nodes = service.at_nodes(cx.cluster().describe()).into_iter();
     let (_, ports) = nodes.into_iter().find(|(name, _)| name == node)?;
     Some(targets(cx, service, ports.try_into().ok()?))
@@ -90,7 +90,7 @@ impl Connections {
     /// Opens them. They have all been answered when this returns, or T_svc has passed.
     pub(super) async fn open(cx: &Context, node: &str) -> Result<Self, Halt> {
         let services = services(cx).await?;
-        let mut dialled: Vec<(Client, Vec<Target>)> = Vec::new();
+        let mut dialled: Vec<(Client, Vec<Destination>)> = Vec::new();
         for client in cx.clients().on(node) {
             let targets = services.iter().flat_map(|service| inside(cx, service));
             dialled.push((client, targets.collect()));
@@ -100,7 +100,7 @@ impl Connections {
             dialled.push((client, targets.flatten().collect()));
         }
         let starts = dialled.into_iter().map(async |(client, targets)| {
-            let entry = |target: &Target| target.established(1, cx.longest(), cx.limits());
+            let entry = |target: &Destination| target.established(1, cx.longest(), cx.limits());
             let run = probing::begin(cx, &client, targets.iter().map(entry).collect()).await?;
             Ok::<_, Halt>((client, targets, run))
         });
@@ -120,7 +120,7 @@ impl Connections {
 
     fn are_answered(&self) -> bool {
         self.runs.iter().all(|(_, targets, run)| {
-            let answered = |attempts: &[Attempt], target: &Target| {
+            let answered = |attempts: &[Attempt], target: &Destination| {
                 let label = target.label();
                 attempts.iter().any(|one| {
                     one.target == label

@@ -22,7 +22,7 @@ use crate::{
     history::now_us,
     report::{AxisReport, Needed, overall},
     requests::refused,
-    spent::Activity,
+    time_spent::Activity,
     verdict::{Halt, Verdict},
     waiting::{Within, has_lasted},
 };

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use oracle::finding::Finding;
 use serde::{Deserialize, Serialize};
 
-use crate::{spent::Spent, verdict::Verdict};
+use crate::{time_spent::Spent, verdict::Verdict};
 
 pub use needed::Needed;
 

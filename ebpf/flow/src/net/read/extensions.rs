@@ -2,8 +2,8 @@
 
 use super::Unread;
 use crate::net::{
-    view::Packet,
-    work::{Fragment, Headers},
+    packet_state::{Fragment, Headers},
+    traits::Packet,
 };
 
 /// RFC 8200, 4; RFC 4302.

@@ -1,6 +1,6 @@
 //! IPv4 options.
 
-use crate::net::view::Packet;
+use crate::net::traits::Packet;
 
 /// RFC 791, 3.1.
 const END: u8 = 0;

@@ -3,7 +3,7 @@
 use lb_abi::{SCTP, TCP, UDP};
 
 use super::*;
-use crate::net::{Transport, tests::node::Bytes, work::Work};
+use crate::net::{Transport, packet_state::PacketState, tests::node::Bytes};
 
 extern crate std;
 use std::{vec, vec::Vec};
@@ -30,7 +30,7 @@ fn v6(next: u8, rest: &[u8]) -> Vec<u8> {
 }
 
 fn read(packet: &[u8]) -> Result<Headers, Unread> {
-    let mut headers = Work::NEW.headers;
+    let mut headers = PacketState::NEW.headers;
     outermost(Bytes(packet), &mut headers)?;
     internet(Bytes(packet), &mut headers, Part::Packet)?;
     transport(Bytes(packet), &mut headers, Part::Packet)?;

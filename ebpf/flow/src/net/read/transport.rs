@@ -5,8 +5,8 @@ use lb_abi::{ICMP, ICMPV6, Port, SCTP, TCP, UDP};
 use super::{Part, Unread};
 use crate::net::{
     conntrack::chunk,
-    view::Packet,
-    work::{Fragment, Headers, Transport},
+    packet_state::{Fragment, Headers, Transport},
+    traits::Packet,
 };
 
 /// Of a quoted packet, what RFC 792 promises.

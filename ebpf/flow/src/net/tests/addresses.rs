@@ -8,7 +8,7 @@ const OTHER: Address = Address::v4([192, 0, 2, 9]);
 
 /// What becomes of a packet at a hook.
 pub(super) fn at(hook: Hook, fake: &Fake, packet: &[u8]) -> Outcome {
-    let mut work = Work::NEW;
+    let mut work = PacketState::NEW;
     match decide(hook, Bytes(packet), fake, &mut work) {
         Ok(outcome) => outcome,
         Err(Rest::Open) => open(hook, fake, &mut work),
@@ -138,7 +138,7 @@ fn nothing_is_noted_of_datagrams_that_are_not_the_nodes_or_from_no_node_port() {
 fn what_a_socket_leaves_to_packets_has_a_port_of_its_own_with_its_backend() {
     let pod = Address::v4([10, 244, 0, 7]);
     let opens = |fake: &Fake, hook, packet: &[u8]| {
-        let mut work = Work::NEW;
+        let mut work = PacketState::NEW;
         assert!(matches!(
             decide(hook, Bytes(packet), fake, &mut work),
             Err(Rest::Open)

@@ -36,7 +36,7 @@ fn udp() -> Fake {
 
 #[test]
 fn what_comes_before_the_first_is_held_until_that_comes() {
-    let (fake, mut work) = (udp(), Work::NEW);
+    let (fake, mut work) = (udp(), PacketState::NEW);
     assert_eq!(arrives(&fake, &piece(1, 5, false), &mut work), Outcome::Held);
     assert_eq!(arrives(&fake, &piece(1, 3, true), &mut work), Outcome::Held);
     let numbers: Vec<_> = fake.held.borrow().iter().map(|held| held.number).collect();
@@ -57,7 +57,7 @@ fn what_comes_before_the_first_is_held_until_that_comes() {
 
 #[test]
 fn datagrams_are_told_apart() {
-    let (fake, mut work) = (udp(), Work::NEW);
+    let (fake, mut work) = (udp(), PacketState::NEW);
     assert_eq!(arrives(&fake, &piece(1, 5, false), &mut work), Outcome::Held);
     assert_eq!(arrives(&fake, &piece(2, 0, true), &mut work), Outcome::Opened);
     assert_eq!(fake.held.borrow().len(), 1);
@@ -65,7 +65,7 @@ fn datagrams_are_told_apart() {
 
 #[test]
 fn so_many_are_held_of_a_datagram_and_for_so_long() {
-    let (mut fake, mut work) = (udp(), Work::NEW);
+    let (mut fake, mut work) = (udp(), PacketState::NEW);
     for at in 0..48 {
         assert_eq!(arrives(&fake, &piece(1, 5 + at, true), &mut work), Outcome::Held);
     }
@@ -92,7 +92,7 @@ fn so_many_are_held_of_a_datagram_and_for_so_long() {
 
 #[test]
 fn where_the_node_itself_sends_them_they_come_in_order() {
-    let (fake, mut work) = (udp(), Work::NEW);
+    let (fake, mut work) = (udp(), PacketState::NEW);
     let later = decide(Hook::NodeEgress, Bytes(&piece(1, 5, false)), &fake, &mut work);
     assert_eq!(later, Ok(Outcome::DroppedFragment));
     assert!(fake.held.borrow().is_empty());

@@ -12,8 +12,8 @@ use crate::{
     Tables,
     model::Model,
     net::{
-        Attempt, CLAIMED, Entry, Inserted, Node, Options, Packet, Socket, Work, attempt, has_jumbo, options,
-        reject::ANSWER_WORDS,
+        Attempt, CLAIMED, Entry, Inserted, Node, Options, Packet, PacketState, Socket, attempt, has_jumbo,
+        options, reject::ANSWER_WORDS,
     },
 };
 
@@ -206,11 +206,11 @@ impl<'a> Node for &'a Fake {
         }
         new
     }
-    fn hold(self, work: &mut Work) -> bool {
+    fn hold(self, work: &mut PacketState) -> bool {
         self.held.borrow_mut().insert(work.held);
         true
     }
-    fn release(self, work: &mut Work) {
+    fn release(self, work: &mut PacketState) {
         self.held
             .borrow_mut()
             .retain(|held| held.datagram != work.held.datagram || held.number >= work.held.number);
@@ -252,7 +252,7 @@ impl<'a> Node for &'a Fake {
     fn count_reused(self) {
         self.reused.set(self.reused.get() + 1);
     }
-    fn attempt(self, work: &mut Work) -> Attempt {
+    fn attempt(self, work: &mut PacketState) -> Attempt {
         attempt(self, work)
     }
 }

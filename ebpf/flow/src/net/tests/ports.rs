@@ -12,7 +12,7 @@ fn ports(snat: (u16, u16), local: (u16, u16)) -> Fake {
 
 /// Opens a connection from a port of the client's; the port that it gets.
 fn open_from(fake: &Fake, port: u16) -> Result<u16, Outcome> {
-    let mut work = Work::NEW;
+    let mut work = PacketState::NEW;
     match arrives(fake, &segment((CLIENT, port), (VIP, 80), SYN), &mut work) {
         Outcome::Opened => Ok(work.to.source_port.get()),
         outcome => Err(outcome),
@@ -26,7 +26,7 @@ fn begin_at(fake: &mut Fake, port: u16, ports: u16) {
 
 /// Closes it from both sides.
 fn close(fake: &Fake, port: u16, masked: u16) {
-    let mut work = Work::NEW;
+    let mut work = PacketState::NEW;
     let answer = segment((POD, 8080), (NODE, masked), FIN | ACK);
     assert_eq!(arrives(fake, &answer, &mut work), Outcome::Replied);
     let packet = segment((CLIENT, port), (VIP, 80), FIN | ACK);
@@ -73,7 +73,7 @@ fn a_port_whose_connection_both_have_closed_is_taken_when_there_is_no_other() {
     assert_eq!((open_from(&fake, 5003), fake.reused.get()), (Ok(11), 1));
     assert_eq!(open_from(&fake, 5004), Err(Outcome::DroppedPortsExhausted));
     // The old connection's last packets don't find their way into the new one.
-    let mut work = Work::NEW;
+    let mut work = PacketState::NEW;
     let late = segment((CLIENT, 5001), (VIP, 80), ACK);
     assert_eq!(arrives(&fake, &late, &mut work), Outcome::NoFlow);
 }
@@ -102,7 +102,7 @@ fn a_port_of_a_connection_that_has_ended_is_taken_after_sixteen_in_use() {
 fn the_clients_own_port_is_taken_again_before_anothers() {
     let other = Address::v4([198, 51, 100, 8]);
     let mut fake = ports((1000, 1019), (1, 0));
-    let mut work = Work::NEW;
+    let mut work = PacketState::NEW;
     for client in 0..20_u16 {
         begin_at(&mut fake, client, 20);
         let source = if client == 9 { other } else { CLIENT };
@@ -134,7 +134,7 @@ fn a_client_that_has_reset_and_asks_again_has_the_port_that_it_had() {
     let mut fake = ports((1000, 1019), (1, 0));
     begin_at(&mut fake, 7, 20);
     assert_eq!(open_from(&fake, 5000), Ok(1007));
-    let mut work = Work::NEW;
+    let mut work = PacketState::NEW;
     // What a backend says that knows another connection of this port, and what the client makes of it.
     let answer = segment((POD, 8080), (NODE, 1007), ACK);
     assert_eq!(arrives(&fake, &answer, &mut work), Outcome::Replied);
@@ -157,7 +157,7 @@ fn a_client_that_has_reset_and_asks_again_has_the_port_that_it_had() {
 #[test]
 fn a_port_that_a_client_had_is_not_its_own_where_a_socket_has_it_or_the_backend_is_another() {
     let mut fake = ports((1000, 1019), (1, 0));
-    let mut work = Work::NEW;
+    let mut work = PacketState::NEW;
     let reset = segment((CLIENT, 5000), (VIP, 80), RST);
     begin_at(&mut fake, 7, 20);
     assert_eq!(open_from(&fake, 5000), Ok(1007));

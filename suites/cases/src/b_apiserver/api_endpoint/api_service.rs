@@ -4,10 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use harness::{
     context::Context,
+    destination::Destination,
     family::Family,
     names::Key,
     objects::{MANAGER, Written},
-    target::Target,
     verdict::Halt,
     waiting::{Within, eventually},
 };
@@ -109,13 +109,13 @@ impl ApiService {
     }
 
     /// Other clients are refused.
-    pub(in crate::b_apiserver) fn refuses(&self, axis: &str) -> Target {
-        Target::refuses(axis, NAME, Transport::Tcp, self.address)
+    pub(in crate::b_apiserver) fn refuses(&self, axis: &str) -> Destination {
+        Destination::refuses(axis, NAME, Transport::Tcp, self.address)
     }
 
     /// Other clients reach no backend.
-    pub(in crate::b_apiserver) fn is_dead(&self, axis: &str) -> Target {
-        Target {
+    pub(in crate::b_apiserver) fn is_dead(&self, axis: &str) -> Destination {
+        Destination {
             permitted: Permitted::None,
             ..self.refuses(axis)
         }

@@ -4,12 +4,12 @@ use std::net::IpAddr;
 
 use harness::{
     context::Context,
+    destination::Destination,
     family::Family,
     names::Key,
     objects::Written,
     pods::{Backend, endpoints, serve},
     probing::{self, identities},
-    target::Target,
     verdict::Halt,
     waiting::Within,
 };
@@ -70,10 +70,10 @@ impl Canary {
     }
 
     /// It serves what was written last.
-    pub(in crate::b_apiserver) fn targets(&self, axis: &str) -> Vec<Target> {
+    pub(in crate::b_apiserver) fn targets(&self, axis: &str) -> Vec<Destination> {
         let serves = |transport| {
             let expected = identities(&self.backends[..1], transport, TARGET);
-            Target::serves(axis, NAME, transport, (self.address, PORT).into(), expected)
+            Destination::serves(axis, NAME, transport, (self.address, PORT).into(), expected)
         };
         TRANSPORTS.into_iter().map(serves).collect()
     }

@@ -8,7 +8,7 @@ use harness::{client::Client, context::Context, probing, verdict::Halt};
 use oracle::{
     finding::{Finding, SHOWN, Weight},
     history::{Attempt, Outcome, PlanEntry, Stage, Transport},
-    record::{line, outcomes},
+    observations::{line, outcomes},
 };
 
 use super::ApiService;

@@ -18,13 +18,13 @@ use harness::{
     agents, background,
     client::Client,
     context::Context,
+    destination::Destination,
     family::Family,
     fence,
     names::Key,
     pods::{Backend, endpoints},
     probing,
     recovery::{Recovering, Started},
-    target::Target,
     verdict::Halt,
     waiting::Within,
 };
@@ -290,7 +290,7 @@ async fn serves_what_is_current(
     way: Way,
     leftover: &mut LeftoverPrograms,
     axis: &str,
-    current: &[Target],
+    current: &[Destination],
     old: &Backend,
     healing: Within,
 ) -> Result<(), Halt> {

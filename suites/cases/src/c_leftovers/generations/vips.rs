@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use harness::{
     context::Context,
+    destination::Destination,
     pods::{Backend, serve},
     probing::identities,
-    target::Target,
     verdict::Halt,
 };
 use oracle::history::Transport;
@@ -28,7 +28,7 @@ pub(in super::super) struct Vips {
 
 impl Vips {
     /// All VIPs are served by these.
-    pub(in super::super) fn serve(&self, backends: &[Backend], transports: &[Transport]) -> Vec<Target> {
+    pub(in super::super) fn serve(&self, backends: &[Backend], transports: &[Transport]) -> Vec<Destination> {
         let mut targets = self.serve_shop(backends, transports);
         if let Some(gone) = self.gone {
             targets.extend(self.served("gone", gone, backends, transports));
@@ -36,16 +36,21 @@ impl Vips {
         targets
     }
 
-    pub(in super::super) fn serve_shop(&self, backends: &[Backend], transports: &[Transport]) -> Vec<Target> {
+    pub(in super::super) fn serve_shop(
+        &self,
+        backends: &[Backend],
+        transports: &[Transport],
+    ) -> Vec<Destination> {
         self.served("shop", self.shop, backends, transports)
     }
 
     /// What is permitted while generation 2 runs.
-    pub(in super::super) fn after(&self, current: &[Backend]) -> Vec<Target> {
+    pub(in super::super) fn after(&self, current: &[Backend]) -> Vec<Destination> {
         let mut targets = self.serve_shop(current, ALL);
         if let Some(gone) = self.gone {
-            let none =
-                |&transport: &Transport| Target::none(&self.axis, "gone", transport, (gone, PORT).into());
+            let none = |&transport: &Transport| {
+                Destination::none(&self.axis, "gone", transport, (gone, PORT).into())
+            };
             targets.extend(ALL.iter().map(none));
         }
         targets
@@ -57,10 +62,10 @@ impl Vips {
         address: IpAddr,
         backends: &[Backend],
         transports: &[Transport],
-    ) -> Vec<Target> {
+    ) -> Vec<Destination> {
         let served = |&transport: &Transport| {
             let expected = identities(backends, transport, TARGET);
-            Target::serves(&self.axis, name, transport, (address, PORT).into(), expected)
+            Destination::serves(&self.axis, name, transport, (address, PORT).into(), expected)
         };
         transports.iter().map(served).collect()
     }

@@ -1,7 +1,7 @@
 //! What shows the hooks of a socket's reply direction: the peer address of sockets (recvmsg, getpeername), and whether
 //! a host process can bind a port (bind).
-pub(super) mod gate;
-pub(super) mod twins;
+pub(super) mod node_port_binding;
+pub(super) mod two_vips;
 
 use harness::family::Family;
 

@@ -13,9 +13,9 @@ use crate::{
     axes::first_line,
     client::Client,
     context::Context,
+    destination::Destination,
     probing::{Settled, any_open, settle},
-    spent::Activity,
-    target::Target,
+    time_spent::Activity,
     verdict::Halt,
     waiting::Within,
 };
@@ -66,7 +66,7 @@ impl Effect {
     }
 
     /// A target as the claim has it: NONE is all that it asks for where a row says REFUSE, which is a claim of its own.
-    fn permits(self, target: &Target) -> Target {
+    fn permits(self, target: &Destination) -> Destination {
         let mut target = target.clone();
         if matches!(self, Self::Emptied | Self::Deleted) && target.permitted == Permitted::Refuse {
             target.permitted = Permitted::None;
@@ -86,11 +86,11 @@ pub async fn takes_effect(
     effect: Effect,
     what: &str,
     clients: &[Client],
-    targets: &[Target],
+    targets: &[Destination],
     within: Within,
 ) -> Result<(), Halt> {
     let _spent = cx.clock().during(Activity::Control);
-    let targets: Vec<Target> = targets.iter().map(|target| effect.permits(target)).collect();
+    let targets: Vec<Destination> = targets.iter().map(|target| effect.permits(target)).collect();
     let settled = settle(cx, clients, &targets, within).await?;
     if let Some(took) = settled.took() {
         cx.record_delay(what, took);
@@ -128,10 +128,10 @@ mod tests {
 
     #[test]
     fn a_service_without_endpoints_may_be_silent_where_that_is_not_what_the_row_is_about() {
-        let refuses = Target::refuses("a", "t", Transport::Tcp, "10.0.0.1:80".parse().unwrap());
+        let refuses = Destination::refuses("a", "t", Transport::Tcp, "10.0.0.1:80".parse().unwrap());
         assert_eq!(Effect::Emptied.permits(&refuses).permitted, Permitted::None);
         assert_eq!(Effect::Deleted.permits(&refuses).permitted, Permitted::None);
-        let serves = Target::serves("a", "t", Transport::Tcp, refuses.address, ["b".to_owned()]);
+        let serves = Destination::serves("a", "t", Transport::Tcp, refuses.address, ["b".to_owned()]);
         assert_eq!(Effect::Emptied.permits(&serves).permitted, serves.permitted);
     }
 }

@@ -12,16 +12,16 @@ use harness::{
     waiting::{Looks, Within},
 };
 use oracle::{
-    bound::{Port, bound},
     check::{Observed, Stream},
     finding::Finding,
     history::{PlanEntry, Transport},
+    socket_binding::{Port, bound},
 };
 use serde_json::{Value, json};
 
 use super::{
     POST_BIND, of_family,
-    twins::{TARGET, require},
+    two_vips::{TARGET, require},
 };
 
 /// Each of its sockets has a port of its own.

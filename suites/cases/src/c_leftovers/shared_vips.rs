@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use harness::{
     context::Context,
+    destination::Destination,
     family::Family,
     names::Key,
     pods::{Backend, endpoints},
-    target::Target,
     verdict::Halt,
 };
 use serde_json::json;
@@ -68,12 +68,12 @@ impl Shop {
     }
 
     /// What is permitted while `b_old` serves.
-    pub(super) fn by_old(&self) -> Vec<Target> {
+    pub(super) fn by_old(&self) -> Vec<Destination> {
         self.vips.serve(std::slice::from_ref(&self.old), ALL)
     }
 
     /// What is permitted once the others serve.
-    pub(super) fn by_new(&self) -> Vec<Target> {
+    pub(super) fn by_new(&self) -> Vec<Destination> {
         self.vips.serve(&self.new, ALL)
     }
 

@@ -16,7 +16,7 @@ const OTHER_NODE: Address = Address::v4([192, 0, 2, 9]);
 
 /// Where a packet goes that is translated.
 fn way(hook: Hook, fake: &Fake, packet: &[u8]) -> (Outcome, Tuple, Delivery) {
-    let mut work = Work::NEW;
+    let mut work = PacketState::NEW;
     let outcome = match decide(hook, Bytes(packet), fake, &mut work) {
         Ok(outcome) => outcome,
         Err(_) => open(hook, fake, &mut work),

@@ -3,9 +3,10 @@
 use lb_abi::{Flow, Tuple, UDP, flow_flags};
 
 use crate::net::{
-    Hook, Outcome, conntrack, route,
-    view::{Entry, Node},
-    work::{Old, Work},
+    Hook, Outcome, conntrack,
+    packet_state::{Old, PacketState},
+    route,
+    traits::{Entry, Node},
 };
 
 /// There is no flow that counts.
@@ -14,7 +15,7 @@ pub(super) struct Unknown;
 
 /// What becomes of a packet by its flow.
 #[inline(always)]
-pub(super) fn decide<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<Outcome, Unknown> {
+pub(super) fn decide<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> Result<Outcome, Unknown> {
     work.old = Old::None;
     let Some(entry) = node.flow(&work.headers.tuple) else {
         return Err(Unknown);
@@ -33,7 +34,7 @@ pub(super) fn decide<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<Ou
 
 /// The answer to what one of the node's own sockets has sent.
 #[inline(always)]
-fn own<N: Node>(node: N, work: &mut Work, entry: N::Entry) -> Result<Outcome, Unknown> {
+fn own<N: Node>(node: N, work: &mut PacketState, entry: N::Entry) -> Result<Outcome, Unknown> {
     let now = node.now();
     if conntrack::is_over(work.headers.tuple.protocol, entry.seen(), entry.last_seen(), now) {
         work.old_reply_key = entry.to().inverse();
@@ -45,7 +46,12 @@ fn own<N: Node>(node: N, work: &mut Work, entry: N::Entry) -> Result<Outcome, Un
 }
 
 #[inline(always)]
-fn forward<N: Node>(hook: Hook, node: N, work: &mut Work, entry: N::Entry) -> Result<Outcome, Unknown> {
+fn forward<N: Node>(
+    hook: Hook,
+    node: N,
+    work: &mut PacketState,
+    entry: N::Entry,
+) -> Result<Outcome, Unknown> {
     let now = node.now();
     let tuple = &work.headers.tuple;
     let protocol = tuple.protocol;
@@ -78,7 +84,7 @@ fn forward<N: Node>(hook: Hook, node: N, work: &mut Work, entry: N::Entry) -> Re
 
 /// Whether a client's packet means a new connection, of the ports of an old one; or whether what it sends to is gone.
 #[inline(always)]
-fn is_replaced<N: Node>(node: N, work: &Work, entry: N::Entry, seen: u32) -> bool {
+fn is_replaced<N: Node>(node: N, work: &PacketState, entry: N::Entry, seen: u32) -> bool {
     let protocol = work.headers.tuple.protocol;
     if conntrack::starts(protocol, work.headers.signals) {
         return conntrack::closing(seen) || is_gone(node, &work.to, entry);
@@ -100,7 +106,7 @@ fn is_gone<N: Node>(node: N, to: &Tuple, entry: N::Entry) -> bool {
 }
 
 #[inline(always)]
-fn reply<N: Node>(hook: Hook, node: N, work: &mut Work, entry: N::Entry) -> Result<Outcome, Unknown> {
+fn reply<N: Node>(hook: Hook, node: N, work: &mut PacketState, entry: N::Entry) -> Result<Outcome, Unknown> {
     let now = node.now();
     work.to = entry.to();
     // Only the client's own address is looked for among those of services; where that is another machine's that is also some
@@ -143,7 +149,7 @@ fn reply<N: Node>(hook: Hook, node: N, work: &mut Work, entry: N::Entry) -> Resu
 /// Writes the missing entry of a flow from the one that is left: the reply's where `direction` is [`flow_flags::REPLY`], the
 /// forward one where it is 0. If there is no room, the next packet tries again.
 #[inline(never)]
-fn write_again<N: Node>(node: N, work: &mut Work, entry: N::Entry, now: u32, direction: u32) {
+fn write_again<N: Node>(node: N, work: &mut PacketState, entry: N::Entry, now: u32, direction: u32) {
     work.flow = Flow {
         to: work.headers.tuple.inverse(),
         seen: entry.seen(),

@@ -7,15 +7,16 @@
 use lb_abi::flow_flags;
 
 use crate::net::{
-    Outcome, conntrack, read,
+    Outcome, conntrack,
+    packet_state::PacketState,
+    read,
     read::Part,
-    view::{Entry, Node, Packet},
-    work::Work,
+    traits::{Entry, Node, Packet},
 };
 
 /// Reads the rest of a packet whose IP addresses show that it is no service's. It goes on as it came.
 #[inline(always)]
-pub(super) fn decide<P: Packet, N: Node>(packet: P, node: N, work: &mut Work) -> Outcome {
+pub(super) fn decide<P: Packet, N: Node>(packet: P, node: N, work: &mut PacketState) -> Outcome {
     let read = match read::internet(packet, &mut work.headers, Part::Packet) {
         Ok(()) => read::transport(packet, &mut work.headers, Part::Packet),
         Err(unread) => Err(unread),
@@ -30,7 +31,7 @@ pub(super) fn decide<P: Packet, N: Node>(packet: P, node: N, work: &mut Work) ->
 /// come by here, too, at the hooks that see them when they are translated: a connection that begins is not being
 /// closed.)
 #[inline(always)]
-pub(super) fn end<N: Node>(node: N, work: &mut Work) {
+pub(super) fn end<N: Node>(node: N, work: &mut PacketState) {
     if !conntrack::starts(work.headers.tuple.protocol, work.headers.signals) {
         return;
     }

@@ -5,9 +5,10 @@ use lb_abi::{Port, flow_flags};
 use crate::{
     elapsed,
     net::{
-        Hook, Outcome, conntrack, route,
-        view::{Entry, Inserted, Node, Socket},
-        work::{Old, Work},
+        Hook, Outcome, conntrack,
+        packet_state::{Old, PacketState},
+        route,
+        traits::{Entry, Inserted, Node, Socket},
     },
     slot,
 };
@@ -36,7 +37,12 @@ const QUIET: u32 = 2;
 /// Stores the reply's entry for a client that keeps its address and port. A port has to be allocated if the tuple is taken: by
 /// another flow's replies, or by a socket of the node.
 #[inline(always)]
-pub(super) fn keep<N: Node>(hook: Hook, node: N, work: &mut Work, now: u32) -> Result<SourcePort, Outcome> {
+pub(super) fn keep<N: Node>(
+    hook: Hook,
+    node: N,
+    work: &mut PacketState,
+    now: u32,
+) -> Result<SourcePort, Outcome> {
     work.reply_key = work.to.inverse();
     if is_of_socket(hook, node, work) {
         return Ok(SourcePort::Allocated);
@@ -65,7 +71,7 @@ pub(super) fn keep<N: Node>(hook: Hook, node: N, work: &mut Work, now: u32) -> R
 /// to the backend, and no packet of it was ever in CONNTRACK. (At this hook a source that is kept is the node's own; with a tuple that
 /// stays as it is, the socket would be the client's.)
 #[inline(always)]
-fn is_of_socket<N: Node>(hook: Hook, node: N, work: &Work) -> bool {
+fn is_of_socket<N: Node>(hook: Hook, node: N, work: &PacketState) -> bool {
     matches!(hook, Hook::NodeEgress)
         && work.to != work.headers.tuple
         && matches!(node.socket(&work.reply_key), Socket::Connected)
@@ -73,7 +79,7 @@ fn is_of_socket<N: Node>(hook: Hook, node: N, work: &Work) -> bool {
 
 /// Allocates a port and stores the reply's entry.
 #[inline(always)]
-pub(super) fn port<N: Node>(node: N, work: &mut Work, now: u32) -> Result<(), Outcome> {
+pub(super) fn port<N: Node>(node: N, work: &mut PacketState, now: u32) -> Result<(), Outcome> {
     work.flow.flags = flow_flags::REPLY | flow_flags::SNAT;
     let (first, last) = node.snat_ports();
     if first == 0 || last < first {
@@ -193,7 +199,7 @@ pub enum Attempt {
 
 /// Tries to store the reply's entry with the next port.
 #[inline(always)]
-pub fn attempt<N: Node>(node: N, work: &mut Work) -> Attempt {
+pub fn attempt<N: Node>(node: N, work: &mut PacketState) -> Attempt {
     let trial = &mut work.trial;
     if trial.again {
         trial.again = false;
@@ -258,7 +264,7 @@ pub fn attempt<N: Node>(node: N, work: &mut Work) -> Attempt {
 /// remembers of it is of that client port, as without a translation. So a client that has reset what its backend still knew of an
 /// earlier connection reaches it when it asks again (RFC 9293, 3.5.2 and 3.10.7.3).
 #[inline(always)]
-fn its_own<N: Node>(node: N, work: &mut Work) -> Attempt {
+fn its_own<N: Node>(node: N, work: &mut PacketState) -> Attempt {
     work.to.source_port = work.old_reply_key.destination_port;
     work.reply_key = work.to.inverse();
     if work.reply_key != work.old_reply_key
@@ -280,7 +286,7 @@ fn its_own<N: Node>(node: N, work: &mut Work) -> Attempt {
 
 /// Takes the port of a connection that has ended, as others are hard to find.
 #[inline(always)]
-fn again<N: Node>(node: N, work: &mut Work) -> Attempt {
+fn again<N: Node>(node: N, work: &mut PacketState) -> Attempt {
     // `as`: a port.
     work.to.source_port = Port::new(work.trial.ended as u16);
     work.reply_key = work.to.inverse();
@@ -295,7 +301,7 @@ fn again<N: Node>(node: N, work: &mut Work) -> Attempt {
 }
 
 #[inline(always)]
-fn stored<N: Node>(node: N, work: &Work) -> Attempt {
+fn stored<N: Node>(node: N, work: &PacketState) -> Attempt {
     if node.store(&work.reply_key, &work.flow) {
         Attempt::Stored
     } else {
@@ -317,7 +323,7 @@ fn has_ended<N: Node>(node: N, there: N::Entry, now: u32) -> bool {
 
 /// Whether an entry belongs to a flow that is over, and this processor is the one to replace it.
 #[inline(always)]
-fn replaces<N: Node>(node: N, work: &Work, there: N::Entry, now: u32) -> bool {
+fn replaces<N: Node>(node: N, work: &PacketState, there: N::Entry, now: u32) -> bool {
     is_over(node, there, work.reply_key.protocol, now) && there.take()
 }
 

@@ -2,14 +2,14 @@
 
 use oracle::{
     history::Attempt,
-    stick::{spreads, sticks},
+    stickiness::{spreads, sticks},
 };
 
 use crate::{
     client::Client,
     context::Context,
+    destination::Destination,
     probing::{open_targets, probe_briefly},
-    target::Target,
     verdict::Halt,
 };
 
@@ -21,7 +21,7 @@ use crate::{
 pub async fn judge_spread(
     cx: &Context,
     clients: &[Client],
-    targets: &[Target],
+    targets: &[Destination],
     sockets: usize,
     fewest: usize,
 ) -> Result<(), Halt> {
@@ -41,7 +41,7 @@ pub async fn judge_spread(
 pub fn judge_sticking(
     cx: &Context,
     clients: &[Client],
-    targets: &[Target],
+    targets: &[Destination],
     attempts: &[Attempt],
     sockets: u32,
     datagrams: u32,

@@ -3,7 +3,7 @@
 use lb_abi::{HELD_BYTES, Held};
 use lb_flow::{
     Tables as _,
-    net::{MOST_HELD, Packet as _, Work},
+    net::{MOST_HELD, Packet as _, PacketState},
 };
 
 use super::{Scratch, skb::Skb};
@@ -28,7 +28,7 @@ pub(super) fn hold(skb: Skb, scratch: &mut Scratch) -> bool {
 
 /// Has the packet come in once more, and then those that wait for it, in its place.
 #[inline(always)]
-pub(super) fn release(skb: Skb, work: &mut Work) {
+pub(super) fn release(skb: Skb, work: &mut PacketState) {
     skb.come_in_again();
     let held = work.held.number;
     for number in 0..MOST_HELD {

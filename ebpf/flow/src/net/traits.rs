@@ -4,7 +4,7 @@ use lb_abi::{Address, BackendId, Flow, FragmentKey, Ports, ServiceId, SourceKey,
 
 use crate::{
     Tables,
-    net::{Attempt, Options, Work, reject::ANSWER_WORDS},
+    net::{Attempt, Options, PacketState, reject::ANSWER_WORDS},
 };
 
 /// A packet, from its link-layer header on.
@@ -73,11 +73,11 @@ pub trait Node: Tables + Copy {
     fn keep_ports(self, key: &FragmentKey, ports: &Ports);
     /// Writes FRAGMENTS if there is no such entry: of several processors that do so at once, for one only.
     fn insert_ports(self, key: &FragmentKey, ports: &Ports) -> bool;
-    /// Keeps the packet in HELD, by the key [`Work::held`]; `false`: it is too long, or there is no room.
-    fn hold(self, work: &mut Work) -> bool;
+    /// Keeps the packet in HELD, by the key [`PacketState::held`]; `false`: it is too long, or there is no room.
+    fn hold(self, work: &mut PacketState) -> bool;
     /// Has the packet come in once more, and after it those of its datagram that HELD has, from 0 to one below the number of the
-    /// key [`Work::held`], which are removed there.
-    fn release(self, work: &mut Work);
+    /// key [`PacketState::held`], which are removed there.
+    fn release(self, work: &mut PacketState);
     /// Looks up SOURCES.
     fn admits(self, client: &SourceKey) -> bool;
     /// `Config.node_v4` or `Config.node_v6`.
@@ -97,7 +97,7 @@ pub trait Node: Tables + Copy {
     /// Counts on [`Counter::SnatReused`](lb_abi::Counter::SnatReused).
     fn count_reused(self);
     /// Calls [`attempt`](crate::net::attempt); in the kernel, so that a verifier goes through it once.
-    fn attempt(self, work: &mut Work) -> Attempt;
+    fn attempt(self, work: &mut PacketState) -> Attempt;
 }
 
 /// An entry of CONNTRACK, for as long as a packet is handled.

@@ -7,8 +7,8 @@ use oracle::{
     check::Observed,
     finding::Finding,
     history::{Attempt, Round, Transport},
+    observations,
     peer::{Shows, peers},
-    record,
 };
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines},
@@ -19,9 +19,9 @@ use tokio::{
 use crate::{
     client::Client,
     context::Context,
+    destination::Destination,
     history::History,
     probing::open_targets,
-    target::Target,
     verdict::Halt,
     waiting::{Looks, Within},
 };
@@ -87,7 +87,7 @@ impl Sockets {
     pub async fn exchange(
         &mut self,
         cx: &Context,
-        target: &Target,
+        target: &Destination,
         which: Which,
         shows: Shows,
     ) -> Result<(Vec<Attempt>, Vec<Finding>), Halt> {
@@ -116,7 +116,7 @@ impl Sockets {
     pub async fn settle(
         &mut self,
         cx: &Context,
-        target: &Target,
+        target: &Destination,
         shows: Shows,
         within: Within,
     ) -> Result<Vec<Finding>, Halt> {
@@ -133,7 +133,7 @@ impl Sockets {
 }
 
 /// A round of one exchange with a target.
-pub(crate) fn round(cx: &Context, target: &Target, which: Which) -> Round {
+pub(crate) fn round(cx: &Context, target: &Destination, which: Which) -> Round {
     let (address, limit) = (target.address, cx.limits().probe);
     Round {
         target: target.label(),
@@ -152,7 +152,13 @@ pub(crate) fn round(cx: &Context, target: &Target, which: Which) -> Round {
 }
 
 /// Verdict: the sockets of these attempts show the peer that they should.
-pub fn judge_peers(cx: &Context, clients: &[Client], targets: &[Target], attempts: &[Attempt], shows: Shows) {
+pub fn judge_peers(
+    cx: &Context,
+    clients: &[Client],
+    targets: &[Destination],
+    attempts: &[Attempt],
+    shows: Shows,
+) {
     let observed = Observed::new(attempts, &[], cx.limits().times());
     for target in open_targets(cx, targets) {
         let of = |client| peers(&observed, &target.stream(client), shows, target.fewest());
@@ -166,7 +172,7 @@ pub fn record_peers(cx: &Context, axis: &str, attempts: &[Attempt]) {
     let transports: BTreeSet<Transport> = attempts.iter().map(|attempt| attempt.transport).collect();
     for transport in transports {
         let of = attempts.iter().filter(|attempt| attempt.transport == transport);
-        let seen = record::peers(of).into_iter();
+        let seen = observations::peers(of).into_iter();
         let seen: Vec<_> = seen.map(|(peer, count)| format!("{count} {peer:?}")).collect();
         let name = format!("{axis}: peer that {transport:?} clients saw");
         cx.record(&name, seen.join(", "));

@@ -9,19 +9,19 @@ use std::net::SocketAddr;
 
 use harness::{
     context::Context,
+    destination::Destination,
     family::Family,
+    lasting_sockets::{Sockets, Which},
     pods::{Backend, endpoints},
     probing::identities,
-    sockets::{Sockets, Which},
-    target::Target,
     verdict::Halt,
     waiting::Within,
 };
 use oracle::{
     finding::Finding,
     history::{Attempt, Transport},
+    observations,
     peer::Shows,
-    record,
 };
 use serde_json::json;
 
@@ -38,10 +38,10 @@ pub(in super::super) const TARGET: u16 = 8080;
 pub(in super::super) struct Twins {
     /// The hook: its axis.
     pub(in super::super) axis: &'static str,
-    first: Target,
-    second: Target,
+    first: Destination,
+    second: Destination,
     /// The backend at its own address.
-    direct: Target,
+    direct: Destination,
     /// The peer that a leftover shows, whatever such a socket dials.
     forged: SocketAddr,
     /// Sockets of each client.
@@ -70,7 +70,7 @@ impl Twins {
             let axis = of_family(hooks, family);
             let served = |name, address| {
                 let by = identities([backend], transport, TARGET);
-                Target::serves_one_of(axis, name, transport, address, by)
+                Destination::serves_one_of(axis, name, transport, address, by)
             };
             Self {
                 axis,
@@ -131,7 +131,7 @@ impl Twins {
         let attempts = self.judge_both(cx, sockets, Which::Oldest(enough)).await?;
         cx.record(
             &format!("peers as sockets show them ({})", self.axis),
-            format!("{:?}", record::peers(&attempts)),
+            format!("{:?}", observations::peers(&attempts)),
         );
         Ok(())
     }
@@ -171,7 +171,7 @@ impl Twins {
         &self,
         cx: &Context,
         sockets: &mut Sockets,
-        target: &Target,
+        target: &Destination,
         which: Which,
     ) -> Result<Vec<Attempt>, Halt> {
         if !cx.axes().is_open(self.axis) {

@@ -3,10 +3,10 @@
 use lb_abi::{Address, BackendId, Flow, FragmentKey, HeldKey, Port, ServiceId, Tuple};
 
 use crate::net::{
-    allocate::{SourcePort, Trial},
+    answer_rate::Limit,
     conntrack::shows,
-    limit::Limit,
     reject::ANSWER_WORDS,
+    source_ports::{SourcePort, Trial},
 };
 
 /// A packet from what was read to what it becomes.
@@ -15,7 +15,7 @@ use crate::net::{
 /// the packet before has left: each field is written before it is read, by what its documentation names.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Work {
+pub struct PacketState {
     /// As it came; written when a packet is read.
     pub headers: Headers,
     /// What an ICMP error quotes; written where the outcome is [`Related`](crate::net::Outcome::Related).
@@ -30,7 +30,7 @@ pub struct Work {
     pub service: ServiceId,
     /// Of the flow, likewise.
     pub backend: BackendId,
-    /// [`Old`]: what section 4 has found, for section 5; written by `known`.
+    /// [`Old`]: what section 4 has found, for section 5; written by `established`.
     pub(crate) old: Old,
     /// Key of the reply's entry of the flow that is replaced.
     pub(crate) old_reply_key: Tuple,
@@ -42,7 +42,7 @@ pub struct Work {
     pub(crate) related_key: Tuple,
     /// The entry that is being written.
     pub(crate) flow: Flow,
-    /// Which source port the backend is to see; written by `open`.
+    /// Which source port the backend is to see; written by `new_flow`.
     pub(crate) source_port: SourcePort,
     /// The search for a port.
     pub(crate) trial: Trial,
@@ -75,7 +75,7 @@ pub enum Delivery {
 pub(crate) enum Old {
     /// None.
     None,
-    /// One, which is replaced; the key of its reply's entry is [`Work::old_reply_key`].
+    /// One, which is replaced; the key of its reply's entry is [`PacketState::old_reply_key`].
     Replaced,
 }
 
@@ -195,7 +195,7 @@ const NO_TUPLE: Tuple = Tuple {
     pad: [0; 3],
 };
 
-impl Work {
+impl PacketState {
     /// All zero.
     pub const NEW: Self = {
         let headers = Headers {

@@ -15,7 +15,7 @@ use oracle::{
     history::{Attempt, Outcome, Transport},
 };
 
-use crate::target::Target;
+use crate::destination::Destination;
 
 /// A node, a source port of one of its clients, and what that sends to: some clients of a node share its network.
 type Flow = (String, u16, SocketAddr);
@@ -37,7 +37,7 @@ impl AnsweredFlows {
     /// Parts attempts into those that decide, and those that go on with a flow of before to a target that must refuse.
     pub(crate) fn without_repeated(
         &self,
-        targets: &[Target],
+        targets: &[Destination],
         attempts: Vec<Attempt>,
     ) -> (Vec<Attempt>, Vec<Attempt>) {
         let refusing: HashSet<SocketAddr> = targets

@@ -7,8 +7,8 @@ use oracle::history::{Attempt, Outcome, PlanEntry, Stage, Transport};
 use tokio::process::Child;
 
 use crate::{
-    client::Client, context::Context, family::Family, frontends::node_addresses, probing::run,
-    target::Target, verdict::Halt,
+    client::Client, context::Context, destination::Destination, family::Family, frontends::node_addresses,
+    probing::run, verdict::Halt,
 };
 
 /// To learn an own address, a socket is connected there; nothing is expected of it.
@@ -55,9 +55,9 @@ impl Server {
     }
 
     /// What leads to it, at an address of its machine.
-    fn at(&self, axis: &str, transport: Transport, address: IpAddr) -> Target {
+    fn at(&self, axis: &str, transport: Transport, address: IpAddr) -> Destination {
         let address = SocketAddr::new(address, self.port);
-        Target::serves(axis, &self.name, transport, address, [self.identity(transport)])
+        Destination::serves(axis, &self.name, transport, address, [self.identity(transport)])
     }
 }
 
@@ -92,7 +92,7 @@ impl Servers {
         axis: &str,
         family: Family,
         transports: &[Transport],
-    ) -> Result<Vec<Target>, Halt> {
+    ) -> Result<Vec<Destination>, Halt> {
         let none = || Halt::Harness(format!("no machine beside {} has a {family} address", host.node));
         let client = cx.clients().outside().ok_or_else(none)?;
         let outside = address_of(cx, &client, family).await?;
@@ -104,7 +104,7 @@ impl Servers {
         let to = [(&self.outside, outside), (server, address)].into_iter();
         let each = |(server, address): (&Server, IpAddr)| {
             let at = |&transport| server.at(axis, transport, address);
-            transports.iter().map(at).collect::<Vec<Target>>()
+            transports.iter().map(at).collect::<Vec<Destination>>()
         };
         Ok(to.flat_map(each).collect())
     }
@@ -115,7 +115,7 @@ pub async fn address_of(cx: &Context, client: &Client, family: Family) -> Result
     let unknown = || Halt::Harness(format!("{} has no {family} address", client.name));
     let nodes = node_addresses(cx, family);
     let (_, address) = nodes.first().ok_or_else(unknown)?;
-    let target = Target::none(
+    let target = Destination::none(
         "",
         "own address",
         Transport::UdpConnected,
@@ -127,8 +127,8 @@ pub async fn address_of(cx: &Context, client: &Client, family: Family) -> Result
 }
 
 /// Whether sockets of a client may be bound to all of these ports.
-pub async fn may_bind(cx: &Context, client: &Client, dialled: &[(Target, u16)]) -> Result<bool, Halt> {
-    let entry = |(target, port): &(Target, u16)| PlanEntry {
+pub async fn may_bind(cx: &Context, client: &Client, dialled: &[(Destination, u16)]) -> Result<bool, Halt> {
+    let entry = |(target, port): &(Destination, u16)| PlanEntry {
         source_ports: Some([*port, *port]),
         ..target.once(cx.limits())
     };

@@ -26,7 +26,7 @@ const SHORTEST: Duration = Duration::from_millis(200);
 
 /// One frontend by one transport, and what is permitted of it.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct Destination {
     /// The axis that it decides.
     pub axis: String,
     /// Name within the axis.
@@ -39,7 +39,7 @@ pub struct Target {
     pub permitted: Permitted,
 }
 
-impl Target {
+impl Destination {
     /// Must be served by exactly these identities.
     pub fn serves(
         axis: &str,
@@ -221,15 +221,15 @@ impl Target {
 /// Attempts at an even pace that yield so many for each target within `over`, see [`pace_of`], and go on for so many times that:
 /// at least for so many holds of [`Profile::Lab`], as what else a case does meanwhile takes no less time where a hold is short.
 pub(crate) fn pace(
-    targets: &[Target],
-    probes: impl Fn(&Target) -> usize,
+    targets: &[Destination],
+    probes: impl Fn(&Destination) -> usize,
     over: Duration,
     times: u32,
     limits: &Limits,
 ) -> Vec<PlanEntry> {
     let least = Limits::of(Profile::Lab).hold.as_secs_f64() / over.as_secs_f64();
     let times = times.max((f64::from(times) * least).ceil() as u32);
-    let entry = |target: &Target| PlanEntry {
+    let entry = |target: &Destination| PlanEntry {
         at_once: (target.transport == Transport::Tls).then_some(HANDSHAKES_AT_ONCE),
         ..target.entry(probes(target) * times as usize, over * times, limits)
     };
@@ -240,8 +240,8 @@ pub(crate) fn pace(
 /// beside it, up to [`SLOWEST`] windows; and where it is more than all of the rate then, as long as that takes: a machine that
 /// is asked for more than it can do answers nothing in time, and decides nothing.
 pub(crate) fn pace_of(
-    targets: &[Target],
-    probes: impl Fn(&Target) -> usize,
+    targets: &[Destination],
+    probes: impl Fn(&Destination) -> usize,
     window: Duration,
     limits: &Limits,
 ) -> Duration {
@@ -254,11 +254,11 @@ pub(crate) fn pace_of(
 /// So many probes to each target, all evenly over one time, as fast as the rate of a client allows. They begin at
 /// their times whatever becomes of those before: silence delays nothing.
 pub(crate) fn round(
-    targets: &[Target],
-    probes: impl Fn(&Target) -> usize,
+    targets: &[Destination],
+    probes: impl Fn(&Destination) -> usize,
     limits: &Limits,
 ) -> Vec<PlanEntry> {
-    let share = |target: &Target| match target.transport {
+    let share = |target: &Destination| match target.transport {
         Transport::Tls => HANDSHAKE * probes(target),
         _ => probes(target),
     };
@@ -296,8 +296,8 @@ mod tests {
 
     use super::*;
 
-    fn target(permitted: Permitted) -> Target {
-        Target {
+    fn target(permitted: Permitted) -> Destination {
+        Destination {
             axis: "a".into(),
             name: "t".into(),
             transport: Transport::Tcp,
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn a_small_round_takes_its_time_and_shows_the_set() {
         let two = Permitted::Serves(["a/TCP/1".to_owned(), "b/TCP/1".to_owned()].into());
-        let entries = round(&[target(two)], Target::fewest, &Limits::default());
+        let entries = round(&[target(two)], Destination::fewest, &Limits::default());
         assert_eq!((entries[0].count, entries[0].interval_ms), (28, 7));
     }
 
@@ -332,7 +332,7 @@ mod tests {
         let limits = Limits::default();
         let entry = |targets: usize, limits: &Limits| {
             let all = vec![target(Permitted::Refuse); targets];
-            let probes = |target: &Target| target.probes(limits);
+            let probes = |target: &Destination| target.probes(limits);
             let over = pace_of(&all, probes, limits.hold, limits);
             let entries = pace(&all, probes, over, 4, limits);
             assert_eq!(entries.len(), targets);
@@ -364,16 +364,16 @@ mod tests {
     fn handshakes_of_tls_are_few_at_once_in_a_window_and_slow_in_a_round() {
         let limits = Limits::default();
         let plain = target(Permitted::Refuse);
-        let over_tls = Target {
+        let over_tls = Destination {
             transport: Transport::Tls,
             ..plain.clone()
         };
-        let at_once = |target: &Target| {
+        let at_once = |target: &Destination| {
             let one = slice::from_ref(target);
-            pace(one, Target::fewest, limits.hold, 4, &limits)[0].at_once
+            pace(one, Destination::fewest, limits.hold, 4, &limits)[0].at_once
         };
         assert_eq!((at_once(&plain), at_once(&over_tls)), (None, Some(4)));
-        let interval = |target: Target| round(&[target], |_| 200, &limits)[0].interval_ms;
+        let interval = |target: Destination| round(&[target], |_| 200, &limits)[0].interval_ms;
         assert_eq!(
             interval(over_tls),
             4 * interval(plain) + 2,

@@ -6,7 +6,7 @@ use crate::{
     check::{Stream, shown},
     finding::{Finding, Weight},
     history::{Attempt, Outcome},
-    record,
+    observations,
 };
 
 /// Every socket of a stream's flows is answered by one backend. At least `sockets` of them with `at_least` answers each
@@ -39,7 +39,7 @@ pub fn sticks(attempts: &[Attempt], stream: &Stream, sockets: usize, at_least: u
             "{} of {} sockets by several, the first of them: {}",
             wandering.len(),
             by_socket.len(),
-            record::line(&record::outcomes(of_first.iter().copied()))
+            observations::line(&observations::outcomes(of_first.iter().copied()))
         );
         findings.push(finding(Weight::Violation, found, &of_first));
     }

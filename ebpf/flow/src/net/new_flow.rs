@@ -9,17 +9,18 @@ use crate::{
     Scope, affinity_of_address, choose, find, maglev_hash,
     net::{
         Hook, Outcome,
-        allocate::{self, SourcePort},
         conntrack::{ACK, RST, SYN},
-        martian, node_sockets, route,
-        view::{Entry, Inserted, Node},
-        work::{Fragment, Old, Work},
+        martian, node_sockets,
+        packet_state::{Fragment, Old, PacketState},
+        route,
+        source_ports::{self, SourcePort},
+        traits::{Entry, Inserted, Node},
     },
 };
 
 /// Opens a connection, or returns why not.
 #[inline(always)]
-pub(super) fn decide<N: Node>(hook: Hook, node: N, work: &mut Work) -> Outcome {
+pub(super) fn decide<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> Outcome {
     if let Err(outcome) = backend(hook, node, work) {
         return outcome;
     }
@@ -31,7 +32,7 @@ pub(super) fn decide<N: Node>(hook: Hook, node: N, work: &mut Work) -> Outcome {
 /// Finds the frontend and chooses a backend. Not inlined: what it has on the stack is not needed any more when a port is
 /// allocated, which has the stack's other half.
 #[inline(never)]
-fn backend<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<(), Outcome> {
+fn backend<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> Result<(), Outcome> {
     let destination = FrontendKey {
         address: work.headers.tuple.destination,
         port: work.headers.tuple.destination_port,
@@ -128,7 +129,7 @@ const fn is_machines(scope: Scope, flags: u32) -> bool {
 
 /// No frontend has this port; `flags`: of the address.
 #[inline(always)]
-fn no_frontend(hook: Hook, work: &Work, flags: u32) -> Outcome {
+fn no_frontend(hook: Hook, work: &PacketState, flags: u32) -> Outcome {
     if super::reserved(hook, flags) {
         rejected(work, Outcome::UnknownPort)
     } else {
@@ -137,7 +138,7 @@ fn no_frontend(hook: Hook, work: &Work, flags: u32) -> Outcome {
 }
 
 #[inline(always)]
-fn no_backend(scope: Scope, frontend: &Frontend, work: &Work) -> Outcome {
+fn no_backend(scope: Scope, frontend: &Frontend, work: &PacketState) -> Outcome {
     if matches!(scope, Scope::External) && frontend.flags & frontend_flags::SILENT != 0 {
         Outcome::DroppedNoLocalBackend
     } else {
@@ -147,7 +148,7 @@ fn no_backend(scope: Scope, frontend: &Frontend, work: &Work) -> Outcome {
 
 /// RST is not sent about RST.
 #[inline(always)]
-fn rejected(work: &Work, outcome: Outcome) -> Outcome {
+fn rejected(work: &PacketState, outcome: Outcome) -> Outcome {
     if work.headers.tuple.protocol == TCP && work.headers.signals & RST != 0 {
         Outcome::DroppedNoFlow
     } else {
@@ -158,7 +159,7 @@ fn rejected(work: &Work, outcome: Outcome) -> Outcome {
 /// Whether a packet may be the first one that this node sees of a connection. With Maglev, another node may have had
 /// it before.
 #[inline(always)]
-fn begins(work: &Work, maglev: bool) -> Result<(), Outcome> {
+fn begins(work: &PacketState, maglev: bool) -> Result<(), Outcome> {
     let signals = work.headers.signals;
     match work.headers.tuple.protocol {
         TCP if signals & (SYN | ACK | RST) == SYN => Ok(()),
@@ -181,7 +182,7 @@ fn source_key(frontend: &Frontend, client: Address) -> SourceKey {
 
 /// Whether the answer would not come by here otherwise: the backend has to see the node's address.
 #[inline(always)]
-fn is_masqueraded<N: Node>(hook: Hook, node: N, work: &Work, backend: u8) -> bool {
+fn is_masqueraded<N: Node>(hook: Hook, node: N, work: &PacketState, backend: u8) -> bool {
     let client = work.headers.tuple.source;
     client == work.to.destination
         || matches!(hook.scope(), Scope::External) && backend & backend_flags::LOCAL == 0
@@ -192,7 +193,7 @@ fn is_masqueraded<N: Node>(hook: Hook, node: N, work: &Work, backend: u8) -> boo
 /// of the cluster is connected to the backend itself, whichever frontend it asked for. Not where the client's address is
 /// to be kept (policy `Local`), nor where the backend is at the node's own address, which takes nothing from that.
 #[inline(always)]
-fn may_be_there_already<N: Node>(hook: Hook, node: N, work: &Work, frontend: u32) -> bool {
+fn may_be_there_already<N: Node>(hook: Hook, node: N, work: &PacketState, frontend: u32) -> bool {
     matches!(hook.scope(), Scope::External)
         && frontend & frontend_flags::SILENT == 0
         && !route::is_own(node, work.to.destination)
@@ -203,7 +204,7 @@ fn may_be_there_already<N: Node>(hook: Hook, node: N, work: &Work, frontend: u32
 /// from one address and port, the backend would have one tuple for both, and an answer to what a socket has sent itself would
 /// come back from this frontend. So the client's address stays, and its port does not.
 #[inline(always)]
-const fn is_left_by_sockets(hook: Hook, work: &Work, frontend: u32, address: u32) -> bool {
+const fn is_left_by_sockets(hook: Hook, work: &PacketState, frontend: u32, address: u32) -> bool {
     let datagram = matches!(hook, Hook::PodIngress) && work.headers.tuple.protocol == UDP;
     matches!(hook.scope(), Scope::Internal)
         && (frontend & frontend_flags::SOURCE_RANGES != 0 || (datagram && address & address_flags::NODE != 0))
@@ -211,7 +212,7 @@ const fn is_left_by_sockets(hook: Hook, work: &Work, frontend: u32, address: u32
 
 /// Writes both entries.
 #[inline(always)]
-fn store<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<Outcome, Outcome> {
+fn store<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> Result<Outcome, Outcome> {
     let now = node.now();
     work.flow = Flow {
         to: work.headers.tuple.inverse(),
@@ -225,11 +226,11 @@ fn store<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<Outcome, Outco
     };
     if matches!(work.source_port, SourcePort::Kept) {
         route::decide(hook, node, work, 0)?;
-        work.source_port = allocate::keep(hook, node, work, now)?;
+        work.source_port = source_ports::keep(hook, node, work, now)?;
     }
     if !matches!(work.source_port, SourcePort::Kept) {
         route::decide(hook, node, work, flow_flags::SNAT)?;
-        match allocate::port(node, work, now) {
+        match source_ports::port(node, work, now) {
             // Better an address that may be there already than none.
             Err(Outcome::DroppedPortsExhausted)
                 if matches!(work.source_port, SourcePort::AllocatedIfFree) =>
@@ -265,11 +266,11 @@ fn store<N: Node>(hook: Hook, node: N, work: &mut Work) -> Result<Outcome, Outco
 
 /// No port is free for a client that may as well keep its own.
 #[inline(always)]
-fn keep_after_all<N: Node>(hook: Hook, node: N, work: &mut Work, now: u32) -> Result<(), Outcome> {
+fn keep_after_all<N: Node>(hook: Hook, node: N, work: &mut PacketState, now: u32) -> Result<(), Outcome> {
     work.to.source = work.headers.tuple.source;
     work.to.source_port = work.headers.tuple.source_port;
     route::decide(hook, node, work, 0)?;
-    match allocate::keep(hook, node, work, now)? {
+    match source_ports::keep(hook, node, work, now)? {
         SourcePort::Kept => Ok(()),
         SourcePort::Allocated | SourcePort::AllocatedIfFree => Err(Outcome::DroppedPortsExhausted),
     }
@@ -277,7 +278,7 @@ fn keep_after_all<N: Node>(hook: Hook, node: N, work: &mut Work, now: u32) -> Re
 
 /// Another processor has opened the same connection just now: the packet follows it.
 #[inline(always)]
-fn follow<N: Node>(hook: Hook, node: N, work: &mut Work, now: u32) -> Result<Outcome, Outcome> {
+fn follow<N: Node>(hook: Hook, node: N, work: &mut PacketState, now: u32) -> Result<Outcome, Outcome> {
     let Some(entry) = node.flow(&work.headers.tuple) else {
         return Err(Outcome::DroppedFlowsFull);
     };
@@ -293,7 +294,7 @@ fn follow<N: Node>(hook: Hook, node: N, work: &mut Work, now: u32) -> Result<Out
 
 /// Removes the reply's entry of the flow that was replaced, if it is still that flow's.
 #[inline(always)]
-fn forget<N: Node>(node: N, work: &Work) {
+fn forget<N: Node>(node: N, work: &PacketState) {
     if let Some(reply) = node.flow(&work.old_reply_key)
         && reply.to().inverse() == work.headers.tuple
     {

@@ -10,13 +10,13 @@ use faults::StoppedAgent;
 use harness::{
     background,
     context::Context,
+    destination::Destination,
     family::Family,
     fence,
     names::Key,
     pods::{Backend, endpoints, serve},
     probing::{self, identities},
     recovery::{Recovering, Started},
-    target::Target,
     verdict::Halt,
     waiting::Within,
 };
@@ -102,17 +102,17 @@ impl Replaced {
         })
     }
 
-    fn served(&self, name: &str, address: IpAddr, by: &Replicas) -> Vec<Target> {
+    fn served(&self, name: &str, address: IpAddr, by: &Replicas) -> Vec<Destination> {
         let served = |&transport: &Transport| {
             let expected = identities(&by.backends, transport, by.port);
-            Target::serves(&self.axis, name, transport, (address, PORT).into(), expected)
+            Destination::serves(&self.axis, name, transport, (address, PORT).into(), expected)
         };
         TRANSPORTS.iter().map(served).collect()
     }
 }
 
 /// What is permitted before the change.
-pub(super) fn before(all: &[Replaced]) -> Vec<Target> {
+pub(super) fn before(all: &[Replaced]) -> Vec<Destination> {
     let of = |one: &Replaced| {
         [
             one.served("shop", one.shop, &one.old),
@@ -124,10 +124,10 @@ pub(super) fn before(all: &[Replaced]) -> Vec<Target> {
 }
 
 /// What is permitted after the change.
-pub(super) fn after(all: &[Replaced]) -> Vec<Target> {
+pub(super) fn after(all: &[Replaced]) -> Vec<Destination> {
     let of = |one: &Replaced| {
         let none =
-            |&transport: &Transport| Target::none(&one.axis, "gone", transport, (one.gone, PORT).into());
+            |&transport: &Transport| Destination::none(&one.axis, "gone", transport, (one.gone, PORT).into());
         let mut targets = one.served("shop", one.shop, &one.new);
         targets.extend(TRANSPORTS.iter().map(none));
         targets

@@ -4,7 +4,7 @@ use crate::{
     check::{Observed, Stream, shown},
     finding::{Finding, Weight},
     history::{Attempt, Outcome, Stage},
-    record,
+    observations,
 };
 
 /// Errors of `bind` for a port that a program keeps: in use, or not permitted.
@@ -42,13 +42,13 @@ pub fn bound(observed: &Observed<'_>, stream: &Stream, port: Port, at_least: usi
         .collect();
     let mut findings = Vec::new();
     if !outside.is_empty() {
-        let how = record::line(&record::outcomes(outside.iter().copied()));
+        let how = observations::line(&observations::outcomes(outside.iter().copied()));
         let found = format!("{} of {}: {how}", outside.len(), seen.len());
         findings.push(finding(Weight::Violation, found, &outside));
     }
     let decided = seen.len() - unknown.len();
     if decided < at_least {
-        let how = record::line(&record::outcomes(unknown.iter().copied()));
+        let how = observations::line(&observations::outcomes(unknown.iter().copied()));
         let found = format!("only {decided} of the {at_least} attempts that decide, and {how}");
         findings.push(finding(Weight::Undecided, found, &unknown));
     }

@@ -2,11 +2,11 @@
 
 use harness::{
     context::Context,
+    destination::Destination,
     family::Family,
     fence,
     pods::{Backend, endpoints, serve},
     probing::identities,
-    target::Target,
     verdict::Halt,
 };
 use oracle::history::Transport;
@@ -18,7 +18,7 @@ const TARGET: u16 = 8080;
 
 /// The Service's ClusterIPs, and their backend.
 pub(super) struct Served {
-    pub(super) targets: Vec<Target>,
+    pub(super) targets: Vec<Destination>,
     backends: Vec<Backend>,
     /// Port of the backends.
     port: u16,
@@ -42,7 +42,7 @@ impl Served {
             let address = cx.apply_service("${service}", &values).await?;
             let serves = |&transport: &Transport| {
                 let expected = identities(&backends, transport, port);
-                Target::serves(axis, &name, transport, (address, PORT).into(), expected)
+                Destination::serves(axis, &name, transport, (address, PORT).into(), expected)
             };
             targets.extend(TRANSPORTS.iter().map(serves));
         }
@@ -55,14 +55,14 @@ impl Served {
     }
 
     /// The backend at its own address, where it answers with and without translation.
-    pub(super) fn directly(&self, axis: &str, families: &[Family]) -> Result<Vec<Target>, Halt> {
+    pub(super) fn directly(&self, axis: &str, families: &[Family]) -> Result<Vec<Destination>, Halt> {
         let mut targets = Vec::new();
         for backend in &self.backends {
             for &family in families {
                 let address = (backend.address(family)?, self.port).into();
                 let serves = |&transport: &Transport| {
                     let itself = [backend.identity(transport, self.port)];
-                    Target::serves(axis, backend.plain(), transport, address, itself)
+                    Destination::serves(axis, backend.plain(), transport, address, itself)
                 };
                 targets.extend(TRANSPORTS.iter().map(serves));
             }
@@ -71,9 +71,10 @@ impl Served {
     }
 
     /// The same addresses, which must reach no backend.
-    pub(super) fn reaching_no_backend(&self) -> Vec<Target> {
-        let none =
-            |target: &Target| Target::none(&target.axis, &target.name, target.transport, target.address);
+    pub(super) fn reaching_no_backend(&self) -> Vec<Destination> {
+        let none = |target: &Destination| {
+            Destination::none(&target.axis, &target.name, target.transport, target.address)
+        };
         self.targets.iter().map(none).collect()
     }
 }

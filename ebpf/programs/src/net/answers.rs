@@ -1,7 +1,7 @@
 //! Answers: the packet is overwritten with its answer and sent back.
 
 use lb_abi::TCP;
-use lb_flow::net::{Answer, Hook, Outcome, Packet as _, Work, reject, reject::Silence};
+use lb_flow::net::{Answer, Hook, Outcome, Packet as _, PacketState, reject, reject::Silence};
 
 use super::{
     Scratch,
@@ -29,7 +29,7 @@ pub(super) fn send(hook: Hook, skb: Skb, node: Local, scratch: &mut Scratch, ans
 }
 
 #[inline(always)]
-fn become_answer(skb: Skb, node: Local, work: &mut Work, answer: Answer) -> Result<(), Refused> {
+fn become_answer(skb: Skb, node: Local, work: &mut PacketState, answer: Answer) -> Result<(), Refused> {
     let partial = is_partial(skb, work)?;
     let length = reject::compose(answer, skb, node, work, partial).ok_or(Refused)?;
     let at = work.headers.l3;
@@ -40,7 +40,7 @@ fn become_answer(skb: Skb, node: Local, work: &mut Work, answer: Answer) -> Resu
 
 /// Whether the device is to complete the checksum of a TCP packet: the kernel then leaves it alone when ports change.
 #[inline(always)]
-fn is_partial(skb: Skb, work: &Work) -> Result<bool, Refused> {
+fn is_partial(skb: Skb, work: &PacketState) -> Result<bool, Refused> {
     if work.headers.tuple.protocol != TCP {
         return Ok(false);
     }
