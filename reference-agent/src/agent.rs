@@ -6,6 +6,9 @@
 //!                           └─▶ /healthz, /readyz
 //! ```
 //!
+//! `control_loop` (events and deadlines in, rounds out), `rounds` (the steps of one), `service_ranges` (of cluster IPs, to the
+//! programs); `latency`, `maglev_metric` and `periodic_metrics` measure.
+//!
 //! # Bounds
 //! One round carries at most [`EVENTS`](crate::feed::EVENTS) events into the maps. Rounds are two seconds apart at most.
 //! A few requests for `/dump` and `/plan` wait; more are refused.

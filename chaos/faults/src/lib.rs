@@ -15,6 +15,7 @@
 //! - `helper.rs`, `worker.rs`: the two ends of every helper; `journal/`: what helpers do that outlasts their process.
 //! - `heal.rs`: undoes on a node what faults of dead processes have left.
 //! - `connections.rs`, `object_counts.rs`, `precheck.rs`, `kernel.rs`: what is read from a node; `commands.rs`: commands there.
+//! - `error.rs`: why a fault was not made, or not healed.
 mod agent;
 mod commands;
 pub mod connections;

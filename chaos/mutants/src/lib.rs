@@ -1,22 +1,13 @@
 //! The agent recomposed with one known bug each, to check that the suite catches it.
 //!
 //! ```text
-//! Source ─▶ Event ─▶ DesiredState ─────────────▶ Reconciler ─▶ LbMaps     Datapath (attach, evict)
-//! └ cut unnoticed    ├ WideRelease                      └ Flawed:  ├ Flawed: overlooking, greedy
-//!                    ├ LastSliceWins                      adopted  ├ Flawed: shut out
-//!                    ├ RefillIgnored                      kept     ├ Flawed: growing
-//!                    ├ RefillDoubled
-//!                    ├ RewrittenIgnored
-//!                    ├ RestoredByPrefix                            └ Flawed: starts twice
-//!                    ├ EmptyLeftOut
-//!                    ├ LockedOut                                   └ Flawed: choices forgotten
-//!                    ├ OneWay                                      └ Flawed: flows kept
-//!                    ├ EndpointsKept
-//!                    ├ KubernetesLeftOut               └ Flawed: replies untranslated
-//!                    ├ BalancersOwned
-//!                    ├ NodePortsTaken
-//!                    ├ Gateway
-//!                    └ HostOnce                          └ Flawed: fragments forgotten
+//!  watches ─▶ Event ─▶ DesiredState ─▶ Reconciler ─▶ Datapath, LbMaps
+//!    │                    │                            └ Flawed, by a Flaw: stale_kept, shut_out, growing, starts_twice,
+//!    │                    │                              foreign_removed, pins_left, adopted_kept, flows_kept,
+//!    │                    │                              sockets_by_address, refused_as, replies_untranslated,
+//!    │                    │                              choices_forgotten, fragments_forgotten
+//!    │                    └ another DesiredState around the agent's: all others
+//!    └ another body of the API's answers: cut_unnoticed, slices_late
 //! ```
 //!
 //! Each mutant decorates one interface of the agent and passes everything else on: apart from its bug it *is* the
@@ -57,6 +48,9 @@
 //! | [`host_once`] | the node's addresses are those of the agent's start |
 //! | [`choices_forgotten`] | each datagram of an unconnected socket goes to any backend |
 //! | [`fragments_forgotten`] | only the first fragment of a datagram is translated |
+//!
+//! `datapath_decorator` (a datapath with one flaw) and `udp_ending` (which flows it ends) are parts of several;
+//! `expected_cases` names the cases that catch each mutant, and those that it passes.
 
 pub mod adopted_kept;
 pub mod balancers_owned;

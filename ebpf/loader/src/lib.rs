@@ -38,6 +38,7 @@
 //! | `environment` | file systems, privileges, the lock |
 //! | `mounts` | what is mounted |
 //! | `error` | [`LoaderError`], [`MapError`] |
+//! | `testing` | behind a feature: maps and programs of other projects, and frames, for tests and faults |
 //! | `sys` | bpf(2), netlink, handles of cgroups; uses no other module |
 //!
 //! # Invariants

@@ -1,5 +1,7 @@
 //! Maps and programs as of other projects, made by hand: for tests of what must tell them apart, and for the faults of the
 //! suite; and frames at devices, with what is said beside them. Behind the feature `testing`; the agent makes none.
+//!
+//! `misleading`: a program of XDP that sends datagrams elsewhere; `wire`: frames at a device.
 
 mod misleading;
 mod wire;

@@ -2,7 +2,8 @@
 //!
 //! An object from the API may have unexpected parts: a field of a newer API server, a `null` list, an invalid address.
 //! Decoding into a strict type would lose the whole object for one such field, and a whole list for one such object. So each
-//! part is decoded by itself: valid parts are used, others are left out, each with a [`Defect`].
+//! part is decoded by itself: valid parts are used, others are left out, each with a [`Defect`]. A file for each kind: `service`, `slice`,
+//! `node`, `service_cidr`; `parts` has what several kinds contain.
 
 mod node;
 mod parts;

@@ -7,6 +7,8 @@
 //!                                                                                         events
 //! ```
 //!
+//! Files: `scanner`, `read` (one file → objects), `collection`.
+//!
 //! # Rules
 //! - Files whose names end in `.yaml`, `.yml` or `.json`, directly in the folder; symbolic links are followed, names
 //!   that begin with a dot are left out (as in a mounted ConfigMap). A file has any number of YAML documents, which may

@@ -21,6 +21,8 @@
 //! An API server without ServiceCIDRs (before 1.33) answers 404: there are none, and it is tried again after
 //! [`WATCH_LIMIT`].
 //!
+//! `watch`: list and watch of one kind; `raw`: objects as sent; `error`: why either ended, and how it goes on.
+//!
 //! # Bounds
 //! [`RETRY_LIMIT`] between tries, after an answer that the client may delay for
 //! [`RETRY_AFTER_LIMIT`](crate::api_access::RETRY_AFTER_LIMIT); [`WATCH_LIMIT`] for one watch, at least [`WATCH_LEAST`] for

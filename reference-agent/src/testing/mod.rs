@@ -1,4 +1,8 @@
 //! For tests of this crate and of mutants: objects in one line, and a control plane over maps that check every write.
+//!
+//! - `objects`: objects in one line. `incidents`: incident 1 as a table of histories.
+//! - `node`: a node without a kernel; `node_maps`, `connections` and `node_found` are its maps, flows and attachments.
+//! - `witness`: what is served after every write. `api_state`: law 1 as a check.
 
 pub mod api_state;
 pub mod connections;

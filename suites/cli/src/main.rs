@@ -15,6 +15,7 @@
 //! - `doctor/`: programs that rewrite connections on a node, of any implementation, and stale ones among them.
 //! - `repair/`: removes and undoes what killed runs have left (`cleanup`, `heal`).
 //! - `watch/`: events of a Service and its EndpointSlices. `workflows.rs`: tests that CI's commands parse.
+//! - `interruption.rs`: SIGINT and SIGTERM. `quick.rs`: the mark of quick runs.
 //! - `lab/`: commands for the embedded lab. `node.rs`: helpers that faults start on nodes.
 mod case;
 mod cluster;

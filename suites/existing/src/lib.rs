@@ -19,7 +19,7 @@
 //! (endpoints of `default/kubernetes`), `secrets` (image pull Secrets), `labels`, `guard`, `lease`, `holders`, `lease_note`
 //! and `pods` (the run's hold of the cluster), `target_agents` (observes agents), `agents` and `daemon_set` (stop and
 //! start agents), `node_access` (access to nodes through the run's pods), `on_node` and `container` (programs in these
-//! pods), `exec` (a program in a pod, and its pipes), `http_proxy` (HTTP proxy of the API server), `error`, `limits`.
+//! pods), `exec` (a program in a pod, and its pipes), `http_proxy` (HTTP proxy of the API server), `software` (its versions), `error`, `limits`.
 
 mod agents;
 mod api_servers;

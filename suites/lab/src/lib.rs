@@ -18,7 +18,8 @@
 //! (requests), `api/`, `agent`, `redirection`, `health`, `kubelet/`, `underlay`, `topology`; between the two `protocol`,
 //! `request`, `start`, `start_events`; for the host `host` (requirements of a lab), `needs` (requirements of a target),
 //! `program` (paths of programs), `dir`, `leftovers`, `cgroup`; for kernel objects `netns`, `links`, `mounts`,
-//! `process_end`; `balancer` (routes to load balancers), `backoff`.
+//! `process_end`; `balancer` (routes to load balancers), `backoff`,
+//! `cpu_time` (of a lab's programs); for tests `stale_connections`.
 
 mod access;
 mod agent;

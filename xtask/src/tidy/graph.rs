@@ -29,6 +29,8 @@ pub(crate) struct Crate {
     pub(crate) folder: String,
     /// Crates of the workspace that it depends on outside of tests.
     pub(crate) needs: BTreeSet<String>,
+    /// What its root says of it, by `//!`.
+    pub(crate) introduction: String,
     pub(crate) rooms: BTreeMap<String, Room>,
 }
 
@@ -43,6 +45,20 @@ pub(crate) struct Room {
 }
 
 impl Crate {
+    /// Rooms with code that the crate's root does not name: a reader finds a room by what is said of it there.
+    pub(crate) fn unnamed(&self) -> Vec<&str> {
+        let named: BTreeSet<&str> = self
+            .introduction
+            .split(|sign: char| !sign.is_alphanumeric() && sign != '_')
+            .collect();
+        let of_code = self
+            .rooms
+            .iter()
+            .filter(|(name, room)| *name != ROOT && room.lines > 0);
+        let names = of_code.map(|(name, _)| name.as_str());
+        names.filter(|name| !named.contains(name)).collect()
+    }
+
     /// Rooms that import each other, sorted.
     pub(crate) fn circles(&self) -> Vec<Vec<&str>> {
         let mut graph = DiGraphMap::<&str, ()>::new();
@@ -87,11 +103,15 @@ pub(crate) fn crates(root: &Path) -> anyhow::Result<Vec<Crate>> {
         let needs = package["dependencies"].as_array().into_iter().flatten();
         let needs = needs.filter(|one| one["kind"].is_null());
         let needs = needs.filter_map(|one| one["name"].as_str().map(str::to_owned));
+        let sources = sources(&folder.join("src"))?;
+        let roots = sources.iter().filter(|(module, _)| module.is_empty());
+        let said = roots.flat_map(|(_, text)| text.lines().filter(|line| line.starts_with("//!")));
         found.push(Crate {
+            introduction: said.collect::<Vec<_>>().join("\n"),
             name: name(package),
             folder: folder.strip_prefix(root).unwrap_or(folder).display().to_string(),
             needs: needs.filter(|one| all.contains(one)).collect(),
-            rooms: rooms(&sources(&folder.join("src"))?)?,
+            rooms: rooms(&sources)?,
         });
     }
     found.sort_by(|one, other| one.folder.cmp(&other.folder));
@@ -365,6 +385,7 @@ mod tests {
             })
             .collect();
         Crate {
+            introduction: String::new(),
             name: "c".to_owned(),
             folder: "c".to_owned(),
             needs: BTreeSet::new(),
@@ -420,5 +441,18 @@ mod tests {
             ("d", ""),
         ]);
         assert_eq!(one.circles(), [["a", "b", "c"]]);
+    }
+
+    #[test]
+    fn modules_that_the_root_does_not_name_are_found() {
+        let mut one = of(&[
+            ("", "mod a; mod ab; mod c; #[cfg(test)] mod tests;"),
+            ("a", "fn f() {}"),
+            ("ab", "fn f() {}"),
+            ("c", "fn f() {}"),
+            ("tests", "fn f() {}"),
+        ]);
+        one.introduction = "//! - `a.rs`: all. [`c`]: no abc, no a_b.".to_owned();
+        assert_eq!(one.unnamed(), ["ab"]);
     }
 }

@@ -69,7 +69,9 @@ pub(crate) fn findings(root: &Path) -> anyhow::Result<Findings> {
         }
     }
     cases(root, &mut found.errors)?;
-    circles(&graph::crates(root)?, &mut found.errors);
+    let crates = graph::crates(root)?;
+    circles(&crates, &mut found.errors);
+    unnamed(&crates, &mut found.errors);
     Ok(found)
 }
 
@@ -82,6 +84,20 @@ fn circles(crates: &[graph::Crate], found: &mut Vec<String>) {
                  (`cargo xtask tidy --graph` shows who imports whom)",
                 one.name,
                 circle.join(", ")
+            ));
+        }
+    }
+}
+
+/// Modules that the root of their crate says nothing of.
+fn unnamed(crates: &[graph::Crate], found: &mut Vec<String>) {
+    for one in crates {
+        let unnamed = one.unnamed();
+        if !unnamed.is_empty() {
+            found.push(format!(
+                "{}: the //! of its root says nothing of these modules: {}; say in a few words there what each holds",
+                one.name,
+                unnamed.join(", ")
             ));
         }
     }

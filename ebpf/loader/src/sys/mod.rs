@@ -5,6 +5,9 @@
 //! don't say what they are attached to, `query_tcx` takes a device by its name and leaves out the links, and a program's
 //! time of loading is moved to the wall clock. Ids and indices are what programs are told apart by here.
 //!
+//! `program`, `link`, `map` and `batch` (of entries), `cgroup` (attachments) and `cgroup_handle` (by id), `tcx` and `clsact`
+//! (devices), `netlink` and `sock_diag` (sockets), `test_run` and `test_objects` (for tests).
+//!
 //! Each structure here is one arm of `union bpf_attr` of `linux/bpf.h`, as far as it is used: the kernel takes
 //! what it is given the size of and reads the rest as zero. Everything is `repr(C)` without padding.
 

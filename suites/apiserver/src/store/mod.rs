@@ -4,7 +4,8 @@
 //!
 //! Here: reads. `write`: create and update. `bind`: pods get their nodes. `delete`: graceful deletion, finalizers, the end of
 //! namespaces. `dependents`: what goes with its owner. `history`, `watch`: what happened. `addresses`: ClusterIPs and node
-//! ports. `bootstrap`: what exists from the start. `leases`: which replicas are alive, and `default/kubernetes`.
+//! ports. `bootstrap`: what exists from the start. `leases`: which replicas are alive, and `default/kubernetes`. `object`: one version
+//! of one object.
 
 mod addresses;
 mod bind;

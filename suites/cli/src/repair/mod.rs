@@ -1,6 +1,6 @@
 //! Repairs after killed runs: removes objects and labs (`cleanup`), and undoes faults (`heal`).
 //!
-//! Both are idempotent.
+//! Both are idempotent. `clusters`: existing clusters and kind; `nodes`: nodes of existing clusters.
 mod cleanup;
 mod clusters;
 mod heal;

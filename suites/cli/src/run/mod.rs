@@ -1,7 +1,8 @@
 //! `plumbline run`: a cluster, a selection, the cases, the reports.
 //!
 //! - `arguments.rs`: the options. `lab_site.rs`: labs that are used or made. `machine.rs`: how many at once.
-//!   `existing_site.rs`: an existing cluster; `cluster_hold.rs`: while the run holds it. `kind_site.rs`: a kind cluster.
+//!   `existing_site.rs`: an existing cluster; `cluster_hold.rs`: while the run holds it;
+//!   `nodes.rs`: which cases use which of its nodes. `kind_site.rs`: a kind cluster.
 //!   `namespace_deletion.rs`: namespaces of ended cases that are being deleted there.
 //! - `select.rs`: what runs, decided before the run; `filter.rs`: by `--filter`; `unmatched.rs`: why nothing does.
 //! - `prechecks.rs`: checks before the run, if cases need them.

@@ -1,4 +1,9 @@
 //! The client: carries out a plan and writes the results.
+//!
+//! - One entry of a plan: `pace` (when attempts begin), `attempt`, `flow` (established flows), `persistent_sockets`,
+//!   `fragments`; `socket` and `tls` are what they talk through.
+//! - Results: `output`, `history_buffer` (kept for readers), `fragment_capture`; `control`: a client that outlives its
+//!   starter.
 
 mod attempt;
 pub mod control;

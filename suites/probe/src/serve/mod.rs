@@ -1,4 +1,5 @@
-//! The server: answers with its identity on every configured port.
+//! The server: answers with its identity on every configured port: `tcp` (and SCTP), `udp`. `mode`: right and
+//! faulty behaviours; `log`: each request, before its answer.
 
 mod log;
 mod mode;

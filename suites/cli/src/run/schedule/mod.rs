@@ -13,6 +13,8 @@
 //! [`Settings::labs`] labs at once, and no more labs in all than cases, since a shared lab is replaced only after a
 //! case ran in it. While cases wait for a shared lab, one of the labs is reserved for them.
 //!
+//! `state`: what begins next, pure; `order`: the order; `tries`: repetitions.
+//!
 //! An inconclusive case begins once more after the cases that wait for such a lab, within the bounds of `tries.rs`:
 //! alone, or when the machine has room. A case that ran while the API server was away ([`Site::absences`]) begins again
 //! beside others, because the machine's load was not the cause.
