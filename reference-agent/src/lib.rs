@@ -29,7 +29,7 @@
 //! | [`reports`]: [`readiness`], [`ledger`], [`metrics`] | every module reports to these |
 //! | [`events`], [`health_checks`] | findings → Kubernetes Events; health check node ports |
 //! | `hash` | hash maps and sets with a fast hash |
-//! | [`testing`] | a node without a kernel, for tests and mutants |
+//! | `testing` | a node without a kernel, for tests and mutants |
 //! | [`agent`], [`status`], [`cli`] | the process: assembly and control loop, HTTP endpoints, command line |
 //!
 //! **Law 1**: for every history of events, the maps equal `plan(model)` from scratch (`tests/agent/law.rs`); an event marks

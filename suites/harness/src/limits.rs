@@ -70,7 +70,7 @@ pub enum Profile {
     /// Negatives hold for 10 min, the longest that a row of the catalogue asks for, with five times the probes: what
     /// shows with the next resync or garbage collection shows here.
     Long,
-    /// One axis of each row ([`crate::quick`]): for a look at a change, and no conformance. The limits that claims name are
+    /// One axis of each row ([`crate::quick_run`]): for a look at a change, and no conformance. The limits that claims name are
     /// the same, but for how long a negative holds.
     Quick,
 }

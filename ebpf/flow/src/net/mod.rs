@@ -78,13 +78,13 @@ pub const CLAIMED: u64 = u64::MAX;
 pub enum Rest {
     /// [`icmp`].
     Icmp,
-    /// [`new_flow`].
+    /// [`open()`].
     Open,
-    /// [`direct_to_backend`].
+    /// [`around()`].
     Around,
 }
 
-/// Decides what becomes of a packet, and writes CONNTRACK and FRAGMENTS; what the packet becomes is then in `packet_state`. The
+/// Decides what becomes of a packet, and writes CONNTRACK and FRAGMENTS; what the packet becomes is then in `work`. The
 /// packet itself is not written.
 #[inline(always)]
 pub fn decide<P: Packet, N: Node>(
