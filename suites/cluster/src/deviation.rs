@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::Family;
 use semver::VersionReq;
 use serde::{Deserialize, Serialize};
 
@@ -25,15 +26,6 @@ pub struct Deviation {
     /// Frontends at which the target deviates; all, if there are none.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub frontends: BTreeSet<Frontend>,
-}
-
-/// An IP family, as Services name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Family {
-    /// IPv4.
-    IPv4,
-    /// IPv6.
-    IPv6,
 }
 
 /// Kind of address that a client dials.

@@ -13,7 +13,7 @@
 //! needs a [`Capability`] which the cluster lacks is skipped before the run. This crate knows no provider.
 //!
 //! Files: this one; `parts` (traits that providers implement); `assembled` (the value); `api` (API servers and their
-//! faults); `fault_lease` (a fault for a limited time); `deviation` (known differences of a target); `target/`
+//! faults); `family` (IPv4, IPv6); `fault_lease` (a fault for a limited time); `deviation` (known differences of a target); `target/`
 //! (target files); `software` (versions and configuration found in a cluster); `image` (container images of the
 //! project's programs); `dress` (security context and requests of pods); `spawn` and `cgroup` (placing a process, for
 //! providers); `user_file` (files that a user names).
@@ -23,6 +23,7 @@ mod assembled;
 pub mod cgroup;
 mod deviation;
 pub mod dress;
+mod family;
 mod fault_lease;
 pub mod image;
 mod parts;
@@ -46,7 +47,8 @@ pub use api::{
     ApiEndpoint, ApiEndpoints, ApiFault, ApiServer, Clients, Fault, LONGEST, Refusal, api_server_name, users,
 };
 pub use assembled::Cluster;
-pub use deviation::{Deviation, Family, Frontend};
+pub use deviation::{Deviation, Frontend};
+pub use family::Family;
 pub use fault_lease::{FaultLease, hold};
 pub use parts::{AgentControl, ControlPlaneFaults, NodeAccess, OutsideClient, Parts, PodAccess};
 

@@ -2,14 +2,13 @@
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
-use cluster::{Capability, Description};
+use cluster::{Capability, Description, Family};
 use faults::Found;
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     context::{About, Context},
-    family::{Family, families},
     target_needs::OfTarget,
     verdict::{Halt, Verdict},
 };
@@ -103,7 +102,7 @@ pub enum Rights {
 /// Axes of every case that the cluster can't enable: they are reported, and no part of the verdict.
 #[must_use]
 pub fn axes_not_enabled(cluster: &Description) -> Vec<String> {
-    let enabled = families(cluster);
+    let enabled = cluster.families();
     let mut axes: Vec<String> = [Family::IPv4, Family::IPv6]
         .into_iter()
         .filter(|family| !enabled.contains(family))
@@ -210,7 +209,7 @@ impl Case {
             ));
         }
         match self.needs.families {
-            Families::Any if families(cluster).is_empty() => return lacks("IPv4 or IPv6"),
+            Families::Any if cluster.families().is_empty() => return lacks("IPv4 or IPv6"),
             Families::Any => {}
         }
         let has = |capability| cluster.capabilities.contains(&capability);

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use cluster::{Capability, Cluster, Description};
+use cluster::{Capability, Cluster, Description, Family};
 use faults::FaultInjector;
 use rand::{SeedableRng as _, rngs::StdRng, seq::SliceRandom as _};
 use serde_json::{Value, json};
@@ -22,7 +22,6 @@ use crate::{
     axes::Axes,
     client::Clients,
     dressing::Dressing,
-    family::{Family, families},
     history::{Event, History},
     limits::Limits,
     logs::Logs,
@@ -143,7 +142,7 @@ impl Context {
             pods::create(&objects, &wanted).await?
         };
         let own = made.remove(0);
-        let family = axes.choose(families(described), Family::to_string);
+        let family = axes.choose(described.families(), Family::to_string);
         let family = *family
             .first()
             .ok_or_else(|| Halt::Harness("no family".to_owned()))?;
@@ -220,7 +219,7 @@ impl Context {
     /// Address families that the case runs for, each by itself: those of the cluster, in a quick run one of them.
     #[must_use]
     pub fn families(&self) -> Vec<Family> {
-        let all = families(self.cluster.describe());
+        let all = self.cluster.describe().families();
         self.axes.choose(all, Family::to_string)
     }
 

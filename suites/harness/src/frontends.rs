@@ -12,12 +12,12 @@ use crate::{
     client::Client,
     context::Context,
     destination::Destination,
-    family::Family,
     names::Key,
     pods::{Backend, serve},
     verdict::Halt,
     waiting::{Within, eventually},
 };
+use cluster::Family;
 
 /// A Service that a case has made, of one family.
 #[derive(Clone, Debug)]
@@ -177,7 +177,7 @@ pub async fn serving(
 /// Names and InternalIPs of the nodes.
 #[must_use]
 pub fn node_addresses(cx: &Context, family: Family) -> Vec<(String, IpAddr)> {
-    family.of_nodes(cx.cluster().describe())
+    cx.cluster().describe().nodes_of(family)
 }
 
 /// Which clients dial what: all clients inside the first targets, and the client outside, where there is one, the others.

@@ -2,13 +2,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use cluster::Place;
+use cluster::{Family, Place};
 use oracle::history::{Attempt, Outcome, PlanEntry, Stage, Transport};
 use tokio::process::Child;
 
 use crate::{
-    client::Client, context::Context, destination::Destination, family::Family, frontends::node_addresses,
-    probing::run, verdict::Halt,
+    client::Client, context::Context, destination::Destination, frontends::node_addresses, probing::run,
+    verdict::Halt,
 };
 
 /// To learn an own address, a socket is connected there; nothing is expected of it.

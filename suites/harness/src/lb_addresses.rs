@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use cluster::Cluster;
+use cluster::{Cluster, Family};
 use kube::{
     Client,
     api::{DynamicObject, PostParams},
@@ -14,7 +14,6 @@ use tokio::time::sleep;
 
 use crate::{
     cleanup::Made,
-    family::{Family, families},
     frontends::balancers,
     limits::Limits,
     names::Kind,
@@ -37,7 +36,7 @@ pub async fn lacking(cluster: &Cluster, run: &str, limits: &Limits) -> Result<Op
     let described = cluster.describe();
     let confined = described.confined.as_deref();
     let client = cluster.client();
-    let found = given(&client, run, confined, &families(described), limits.service).await;
+    let found = given(&client, run, confined, &described.families(), limits.service).await;
     let made = Made {
         run,
         case: Some(LABEL),

@@ -12,7 +12,7 @@
 //!
 //! Layers, the lowest first. A module imports only what is listed before it (`cargo xtask tidy --graph`):
 //!
-//! - Values: `limits.rs` (every limit, documented; no case has one of its own), `verdict.rs`, `family.rs`, `names.rs` (what objects
+//! - Values: `limits.rs` (every limit, documented; no case has one of its own), `verdict.rs`, `names.rs` (what objects
 //!   are called), `manifest.rs`, `time_spent.rs` (what a case spends its time on), `report/` (what a case leaves).
 //! - Records: `compressed.rs`, `history/`, `record.rs` (what is not judged), `axes.rs` (the axes that run and their verdicts).
 //! - The API: `requests.rs` (which may be sent again), `watch.rs` (the suite's own), `dressing.rs`, `objects.rs`, `pods.rs`,
@@ -42,7 +42,6 @@ pub mod destination;
 mod dressing;
 pub mod evidence;
 pub mod execute;
-pub mod family;
 pub mod fence;
 pub mod flows;
 pub mod fragments;

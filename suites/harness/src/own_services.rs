@@ -10,13 +10,12 @@ use std::{
     time::Instant,
 };
 
-use cluster::Description;
+use cluster::{Description, Family};
 use oracle::history::Transport;
 use serde_json::{Value, json};
 use tokio::sync::{MutexGuard, OnceCell};
 
 use crate::{
-    family::Family,
     names::Key,
     objects::{Objects, Written},
     pods::{Backend, Ports, pod, slice_of},
@@ -203,7 +202,7 @@ impl ControlService {
             let ports = self.node_ports.iter();
             ports.map(|port| SocketAddr::new(address, *port)).collect()
         };
-        let nodes = self.family.of_nodes(cluster).into_iter();
+        let nodes = cluster.nodes_of(self.family).into_iter();
         nodes.map(|(node, address)| (node, at(address))).collect()
     }
 }

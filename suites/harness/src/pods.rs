@@ -5,14 +5,13 @@ use std::{
     sync::atomic::{AtomicU16, Ordering},
 };
 
-use cluster::PROBE;
+use cluster::{Family, PROBE};
 use futures::future::try_join_all;
 use kube::{api::DynamicObject, runtime::wait::await_condition};
 use oracle::history::Transport;
 use serde_json::{Value, json};
 
 use crate::{
-    family::Family,
     names::{self, Key, Kind},
     objects::{MANAGER, Objects},
     requests::answered,

@@ -3,11 +3,9 @@
 //! What a target documents, its file says. What faults are made of is what it has on a node: that is looked at before the run
 //! ([`faults::Found`]), by what the faults themselves use.
 
-use cluster::{Description, Variant};
+use cluster::{Description, Family, Variant};
 use faults::Found;
 use serde::Serialize;
-
-use crate::family::{Family, families};
 
 /// Names of a hook, of IPv4's and of IPv6's.
 pub type Hooks = [&'static str; 2];
@@ -68,7 +66,7 @@ impl OfTarget {
                     is_switched(variant)
                 )
             }),
-            on_node => on_node.is_missing(&families(cluster), found?),
+            on_node => on_node.is_missing(&cluster.families(), found?),
         }
     }
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use oracle::{
-    socket_binding::{Port, bound},
     check::{Observed, Stream, Times},
     finding::{Finding, Weight},
     history::{Answer, Attempt, Outcome, Stage, Transport},
     peer::{Shows, peers},
+    socket_binding::{Port, bound},
 };
 use rstest::rstest;
 

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use cluster::Family;
 use harness::{
-    family::Family,
     names::Key,
     objects::{MANAGER, Objects},
     pods::Backend as Pod,

@@ -162,7 +162,7 @@ impl Side {
             let pod = [objects::pod(&self.pods, backend)?];
             let values = json!({
                 "routed": address.to_string(), "namespace": namespace, "address": objects::address(address),
-                "endpoints": endpoints(pod, harness::family::Family::IPv4)?,
+                "endpoints": endpoints(pod, cluster::Family::IPv4)?,
             });
             cx.apply("${routed}", &values).await?;
         }
@@ -228,7 +228,7 @@ impl Side {
     pub(super) async fn settle(&mut self) -> Result<(), PlayError> {
         self.is_nudged = !self.is_nudged;
         let pods = self.pods.iter().take(usize::from(self.is_nudged));
-        let endpoints = endpoints(pods, harness::family::Family::IPv4)?;
+        let endpoints = endpoints(pods, cluster::Family::IPv4)?;
         let slice = Key::slice(&self.namespace, NUDGE);
         self.cx
             .objects()

@@ -11,14 +11,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cluster::AgentState;
+use cluster::{AgentState, Family};
 use harness::{
     agents,
     background::Background,
     client::Client,
     context::Context,
     destination::Destination,
-    family::Family,
     fence,
     names::Key,
     objects::annotation,

@@ -1,7 +1,8 @@
 //! Pairs of a culprit and a victim that list the same backends: one for each combination of the axes that all these
 //! cases have, and of one axis of the case's own.
 
-use harness::{context::Context, family::Family, pods::Backend, verdict::Halt};
+use cluster::Family;
+use harness::{context::Context, pods::Backend, verdict::Halt};
 
 use super::holders::{Holder, SHARED, Wanted, backends, some, target};
 

@@ -6,11 +6,11 @@
 //! pair is the culprit once.
 use std::time::Duration;
 
+use cluster::Family;
 use harness::{
     agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    family::Family,
     verdict::Halt,
     write_effect::Effect,
 };

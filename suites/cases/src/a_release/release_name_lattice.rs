@@ -6,11 +6,11 @@
 //! Service is the culprit once, so each is older than it and younger than it.
 use std::time::Duration;
 
+use cluster::Family;
 use harness::{
     agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    family::Family,
     probing,
     verdict::Halt,
     waiting::Within,

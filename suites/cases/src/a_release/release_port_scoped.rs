@@ -6,11 +6,11 @@
 //! port shows.
 use std::{net::IpAddr, time::Duration};
 
+use cluster::Family;
 use harness::{
     agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    family::Family,
     pods::{Backend, endpoints},
     verdict::Halt,
     write_effect::Effect,

@@ -5,11 +5,11 @@
 //! path.
 use std::time::Duration;
 
+use cluster::Family;
 use harness::{
     agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    family::Family,
     probing,
     verdict::Halt,
     write_effect::Effect,

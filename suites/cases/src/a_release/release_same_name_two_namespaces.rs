@@ -4,11 +4,11 @@
 //! The names of the EndpointSlices are fixed: generated names cannot collide.
 use std::time::Duration;
 
+use cluster::Family;
 use harness::{
     agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    family::Family,
     pods::Backend,
     verdict::Halt,
     write_effect::Effect,

@@ -8,13 +8,13 @@
 
 use std::time::Instant;
 
+use cluster::Family;
 use futures::future::try_join_all;
 use harness::{
     agents,
     background::Background,
     context::Context,
     destination::Destination,
-    family::Family,
     fence,
     names::Key,
     objects::{Written, annotation},

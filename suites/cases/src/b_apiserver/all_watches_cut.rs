@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cluster::Capability;
+use cluster::{Capability, Family};
 use faults::Connections;
 use futures::future::try_join_all;
 use harness::{
@@ -20,7 +20,6 @@ use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     destination::Destination,
-    family::{Family, families},
     fence,
     names::Key,
     pods::{Backend, endpoints, serve},
@@ -85,7 +84,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         })
         .collect();
     let backends = cx.backends(&values).await?;
-    let families = families(cx.cluster().describe());
+    let families = cx.cluster().describe().families();
     let mut sets: Vec<Vec<Family>> = families.iter().map(|family| vec![*family]).collect();
     if families.len() > 1 {
         sets.push(families.clone());

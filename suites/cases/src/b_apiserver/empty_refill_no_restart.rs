@@ -14,14 +14,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cluster::AgentState;
+use cluster::{AgentState, Family};
 use futures::future::try_join_all;
 use harness::{
     agents,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     destination::Destination,
-    family::Family,
     fence,
     names::Key,
     objects::Written,

@@ -6,13 +6,12 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
-use cluster::{AgentState, ApiFault, LONGEST};
+use cluster::{AgentState, ApiFault, Family, LONGEST};
 use harness::{
     agents,
     api_faults::{self, ApiFaultGuard},
     context::Context,
     destination::Destination,
-    family::{Family, families},
     fence,
     limits::Limits,
     names::Key,
@@ -165,7 +164,7 @@ pub(super) async fn frontend(cx: &Context) -> Result<(Family, SocketAddr), Halt>
     } else {
         Family::IPv4
     };
-    let others = families(cx.cluster().describe()).into_iter();
+    let others = cx.cluster().describe().families().into_iter();
     for other in others.filter(|other| *other != family) {
         let why = format!("default/kubernetes has one address, of {family}");
         cx.axes().not_enabled(&other.to_string(), &why);

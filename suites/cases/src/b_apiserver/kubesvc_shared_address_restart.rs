@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use cluster::{ApiEndpoint, ApiFault, Capability, LONGEST, Stop, api_server_name};
+use cluster::{ApiEndpoint, ApiFault, Capability, Family, LONGEST, Stop, api_server_name};
 use faults::RedirectedAgent;
 use futures::future::try_join_all;
 use harness::{
@@ -26,7 +26,6 @@ use harness::{
     client::Client,
     context::Context,
     destination::Destination,
-    family::Family,
     fence,
     flows::Flows,
     frontends::{self, balancers, node_port},

@@ -6,7 +6,7 @@
 //! Each hook is an axis. They change no address: the Service is served all along.
 use std::{net::IpAddr, time::Duration};
 
-use cluster::{Capability, Stop, Variant};
+use cluster::{Capability, Family, Stop, Variant};
 use faults::{ForeignPrograms, StoppedAgent, Tally};
 use harness::{
     agents,
@@ -14,7 +14,6 @@ use harness::{
     client::Client,
     context::Context,
     destination::Destination,
-    family::Family,
     probing,
     verdict::Halt,
     waiting::Within,

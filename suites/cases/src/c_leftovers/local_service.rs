@@ -1,9 +1,9 @@
 //! A Service of each family, with one backend on the node under test.
 
+use cluster::Family;
 use harness::{
     context::Context,
     destination::Destination,
-    family::Family,
     fence,
     pods::{Backend, endpoints, serve},
     probing::identities,

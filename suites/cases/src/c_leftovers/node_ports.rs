@@ -4,10 +4,10 @@
 //! that are translated twice, or not at all, would arrive there.
 use std::net::{IpAddr, SocketAddr};
 
+use cluster::Family;
 use harness::{
     context::Context,
     destination::Destination,
-    family::Family,
     names::Key,
     pods::{Backend, endpoints, serve},
     probing::identities,

@@ -7,7 +7,7 @@
 //! of its cases changes, and shows it as an axis of its own.
 use std::time::{Duration, Instant};
 
-use cluster::{Capability, Stop};
+use cluster::{Capability, Family, Stop};
 use faults::{Again, LeftoverPackets, LeftoverPrograms, Staging, StoppedAgent};
 use harness::{
     agents,
@@ -15,7 +15,6 @@ use harness::{
     client::Client,
     context::Context,
     destination::Destination,
-    family::Family,
     fence, probing,
     target_needs::OfTarget,
     verdict::Halt,

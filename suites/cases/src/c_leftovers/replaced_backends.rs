@@ -5,13 +5,12 @@
 
 use std::net::IpAddr;
 
-use cluster::Stop;
+use cluster::{Family, Stop};
 use faults::StoppedAgent;
 use harness::{
     background,
     context::Context,
     destination::Destination,
-    family::Family,
     fence,
     names::Key,
     pods::{Backend, endpoints, serve},

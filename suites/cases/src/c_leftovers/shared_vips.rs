@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
+use cluster::Family;
 use harness::{
     context::Context,
     destination::Destination,
-    family::Family,
     names::Key,
     pods::{Backend, endpoints},
     verdict::Halt,

@@ -7,12 +7,11 @@
 //! nothing else, to the end.
 use std::time::Duration;
 
-use cluster::{Capability, Stop};
+use cluster::{Capability, Family, Stop};
 use faults::{Twin, TwinMaps};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
-    family::Family,
     fence, probing,
     target_needs::OfTarget,
     verdict::Halt,

@@ -7,11 +7,11 @@
 
 use std::{net::SocketAddr, time::Duration};
 
+use cluster::Family;
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     destination::Destination,
-    family::Family,
     fence, frontends, lasting_sockets,
     pods::{Backend, endpoints},
     probing::{self, identities},

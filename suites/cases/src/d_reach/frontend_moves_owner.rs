@@ -7,12 +7,11 @@
 //! are routed to nodes.
 use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
-use cluster::Capability;
+use cluster::{Capability, Family};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     destination::Destination,
-    family::Family,
     fence,
     flows::Flows,
     frontends::{self, Frontends},

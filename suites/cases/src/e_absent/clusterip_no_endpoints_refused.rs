@@ -7,12 +7,12 @@
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
+use cluster::Family;
 use harness::{
     background,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     destination::Destination,
-    family::Family,
     fence,
     names::Key,
     pods::{Backend, endpoints, serve},

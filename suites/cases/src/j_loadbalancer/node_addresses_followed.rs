@@ -4,7 +4,7 @@
 //! The client outside is in both networks, and reaches backends on all nodes through each.
 use std::{net::IpAddr, time::Duration};
 
-use cluster::{Capability, Place, Stop};
+use cluster::{Capability, Family, Place, Stop};
 use faults::StoppedAgent;
 use harness::{
     agents, background,
@@ -13,7 +13,6 @@ use harness::{
     commands,
     context::Context,
     destination::Destination,
-    family::Family,
     fence,
     frontends::{self, Frontends, permitting},
     pods::endpoints,

@@ -10,7 +10,6 @@ use cases::claims;
 use cluster::Description;
 use harness::{
     case::axes_not_enabled,
-    family::families,
     limits::Limits,
     report::{self, AxisReport, CaseReport},
     verdict,
@@ -73,7 +72,7 @@ fn cluster(description: &Description, features: &BTreeSet<String>, not_applied: 
         provider: description.provider.clone(),
         target: description.target.clone(),
         kernel: description.kernel.clone(),
-        families: families(description).iter().map(ToString::to_string).collect(),
+        families: description.families().iter().map(ToString::to_string).collect(),
         nodes: description.nodes.iter().map(node).collect(),
         capabilities: description
             .capabilities

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use cluster::Description;
-use harness::{case::axes_not_enabled, family::families};
+use harness::case::axes_not_enabled;
 
 use super::{process::Settings, seconds, select::Selection};
 use crate::{plural::counted, report::software::Software};
@@ -31,7 +31,7 @@ pub(super) fn before(
         .iter()
         .map(|capability| format!("{capability:?}").to_lowercase())
         .collect();
-    let families: Vec<String> = families(cluster).iter().map(ToString::to_string).collect();
+    let families: Vec<String> = cluster.families().iter().map(ToString::to_string).collect();
     let mut features: Vec<&str> = features.iter().map(String::as_str).collect();
     if features.is_empty() {
         features.push("none");

@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use cluster::Family;
 use harness::{
     context::Context,
     destination::Destination,
-    family::Family,
     names::Key,
     objects::{MANAGER, Written},
     verdict::Halt,

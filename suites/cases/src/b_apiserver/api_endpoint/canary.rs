@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
+use cluster::Family;
 use harness::{
     context::Context,
     destination::Destination,
-    family::Family,
     names::Key,
     objects::Written,
     pods::{Backend, endpoints, serve},

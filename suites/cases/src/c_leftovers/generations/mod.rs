@@ -12,14 +12,13 @@ pub(super) mod vips;
 
 use std::time::Duration;
 
-use cluster::{Capability, Place, Stop};
+use cluster::{Capability, Family, Place, Stop};
 use faults::{As, At, Attached, HiddenPins, LeftoverPrograms, Reattached, Staging, StoppedAgent};
 use harness::{
     agents, background,
     client::Client,
     context::Context,
     destination::Destination,
-    family::Family,
     fence,
     names::Key,
     pods::{Backend, endpoints},

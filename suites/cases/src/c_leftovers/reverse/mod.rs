@@ -3,7 +3,7 @@
 pub(super) mod node_port_binding;
 pub(super) mod two_vips;
 
-use harness::family::Family;
+use cluster::Family;
 
 /// The hooks under test by what shows them, each for IPv4 and IPv6.
 pub(super) const RECVMSG: [&str; 2] = ["recvmsg4", "recvmsg6"];

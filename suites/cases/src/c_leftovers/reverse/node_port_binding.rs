@@ -1,9 +1,9 @@
 //! Node ports, and host processes that want to bind them.
 
+use cluster::Family;
 use harness::{
     client::Client,
     context::Context,
-    family::Family,
     fence,
     names::Key,
     pods::{Backend, endpoints},

@@ -7,10 +7,10 @@
 
 use std::net::SocketAddr;
 
+use cluster::Family;
 use harness::{
     context::Context,
     destination::Destination,
-    family::Family,
     lasting_sockets::{Sockets, Which},
     pods::{Backend, endpoints},
     probing::identities,
