@@ -75,7 +75,7 @@ impl LabDir {
 
     /// Kubeconfig for an agent that a case redirects to another API endpoint.
     pub(super) fn redirected_kubeconfig(&self, node: &str) -> PathBuf {
-        self.path.join(format!("kubeconfig-{node}-led"))
+        self.path.join(format!("kubeconfig-{node}-redirected"))
     }
 
     /// Kubeconfig for the outside client.

@@ -148,7 +148,7 @@ pub enum LabError {
     NoBpffs,
     /// Loopback does not connect.
     #[error(
-        "nobody can be reached at 127.0.0.1 of this host, where the lab's API is: {error}. Set the loopback up: ip link \
+        "nothing can be reached at 127.0.0.1 of this host, where the lab's API is: {error}. Set the loopback up: ip link \
          set lo up"
     )]
     NoLoopback {

@@ -89,37 +89,37 @@ async fn an_agent_that_ends_is_started_again_and_one_that_was_stopped_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_is_led_to_the_api_by_another_way_and_back() {
-    let Some(test) = TestLab::up("led").await else {
+async fn an_agent_is_redirected_to_another_api_endpoint_and_back() {
+    let Some(test) = TestLab::up("redirected").await else {
         return;
     };
-    let way = ApiEndpoint {
+    let endpoint = ApiEndpoint {
         server: "10.96.0.1:443".parse().expect("an address"),
         further: vec!["172.30.0.9:6443".parse().expect("an address")],
     };
-    match test.agents().set_api_endpoint("node1", Some(&way)).await {
+    match test.agents().set_api_endpoint("node1", Some(&endpoint)).await {
         Err(ClusterError::Failed { why, .. }) => assert!(why.contains("stop it first"), "{why}"),
         other => panic!("expected a refusal, found {other:?}"),
     }
-    let folder = format!("/run/plumbline/{}", name("led"));
+    let folder = format!("/run/plumbline/{}", name("redirected"));
     let own = format!("run --kubeconfig={folder}/kubeconfig-node1 --node=node1");
     let is_own = |line: &&String| line.starts_with(&own);
     test.has_said(|said| said.iter().filter(is_own).count() == 1)
         .await;
-    faults::redirect_agent(test.lab.cluster(), "node1", Some(&way))
+    faults::redirect_agent(test.lab.cluster(), "node1", Some(&endpoint))
         .await
-        .expect("led");
-    assert_eq!(started(&test, 2).await.way, Some(way));
-    let led = format!("run --kubeconfig={folder}/kubeconfig-node1-led --node=node1");
+        .expect("redirected");
+    assert_eq!(started(&test, 2).await.way, Some(endpoint));
+    let redirected = format!("run --kubeconfig={folder}/kubeconfig-node1-redirected --node=node1");
     let further = "--api-server=https://172.30.0.9:6443";
-    let is_led = |line: &String| line.starts_with(&led) && line.ends_with(further);
-    test.has_said(|said| said.iter().any(is_led)).await;
-    let kubeconfig = std::fs::read_to_string(format!("{folder}/kubeconfig-node1-led")).expect("a file");
+    let is_redirected = |line: &String| line.starts_with(&redirected) && line.ends_with(further);
+    test.has_said(|said| said.iter().any(is_redirected)).await;
+    let kubeconfig = std::fs::read_to_string(format!("{folder}/kubeconfig-node1-redirected")).expect("a file");
     assert!(kubeconfig.contains("https://10.96.0.1:443"), "{kubeconfig}");
 
     faults::redirect_agent(test.lab.cluster(), "node1", None)
         .await
-        .expect("led back");
+        .expect("restored");
     assert_eq!(started(&test, 3).await.way, None);
     test.has_said(|said| said.iter().filter(is_own).count() == 2)
         .await;

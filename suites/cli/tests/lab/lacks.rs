@@ -109,7 +109,7 @@ const ROWS: &[Row] = &[
     Row {
         what: "a loopback that is up",
         namespaces: &["--net"],
-        expected: &["nobody can be reached at 127.0.0.1", "ip link set lo up"],
+        expected: &["nothing can be reached at 127.0.0.1", "ip link set lo up"],
         ..WHOLE
     },
 ];

@@ -243,16 +243,16 @@ fn the_program_says_what_is_wrong_in_a_line() {
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         (output.status.code(), text)
     };
-    let nobody = name("nobody");
-    let (code, said) = plumbline(&["lab", "status", "--name", &nobody]);
+    let missing = name("missing");
+    let (code, said) = plumbline(&["lab", "status", "--name", &missing]);
     assert_ne!(code, Some(0));
     assert!(
-        said.contains(&format!("make one: plumbline lab up --name {nobody}")),
+        said.contains(&format!("make one: plumbline lab up --name {missing}")),
         "{said}"
     );
     let (code, said) = plumbline(&["lab", "up", "--name", "Not a name"]);
     assert_ne!(code, Some(0));
     assert!(said.contains("can't be a lab's name"), "{said}");
-    let (code, _) = plumbline(&["lab", "down", "--name", &nobody]);
+    let (code, _) = plumbline(&["lab", "down", "--name", &missing]);
     assert_eq!(code, Some(0), "there is nothing to take down, and that is fine");
 }

@@ -282,11 +282,11 @@ async fn agents_are_seen(admin: &Client, options: &Options) {
         pod_network: false,
         pins: vec!["agent".to_owned()],
     });
-    let nobody = KubernetesCluster::survey(options.clone(), Own::default())
+    let error = KubernetesCluster::survey(options.clone(), Own::default())
         .await
         .unwrap_err();
     assert_eq!(
-        nobody.to_string(),
+        error.to_string(),
         "the node n1 has no agent of the target: expected a pod app=agent in the namespace team with a container agent; \
          choose the --target that is installed, or none"
     );

@@ -196,6 +196,6 @@ fn a_socket_is_taken_over_from_the_dead_and_not_from_the_living() {
     reader.0.kill().expect("killed");
 
     let missing = Folder::new("missing");
-    let (mut nobody, _) = attach(&missing, &[]);
-    assert_eq!(nobody.0.wait().expect("wait").code(), Some(1));
+    let (mut reader, _) = attach(&missing, &[]);
+    assert_eq!(reader.0.wait().expect("wait").code(), Some(1));
 }
