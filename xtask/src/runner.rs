@@ -14,12 +14,13 @@ use anyhow::Context as _;
 use crate::steps;
 
 /// Packages whose tests need root.
-const PRIVILEGED: [&str; 5] = [
+const PRIVILEGED: [&str; 6] = [
     "doctor",
     "lb-loader",
     "lb-packets",
     "plumbline",
     "reference-agent",
+    "test-network",
 ];
 
 #[derive(clap::Args)]

@@ -3,7 +3,7 @@
 use futures::TryStreamExt as _;
 use rtnetlink::packet_route::tc::TcAttribute;
 
-use crate::network::{index, netlink};
+use crate::network::{here, index};
 
 /// Whether a device has the queueing discipline that carries filters.
 pub(crate) fn has_clsact(device: &'static str) -> bool {
@@ -13,7 +13,7 @@ pub(crate) fn has_clsact(device: &'static str) -> bool {
 /// Gives a device the queueing discipline that carries filters at ingress alone.
 pub(crate) fn add_ingress(device: &'static str) {
     let index = index(device).cast_signed();
-    netlink(async move |handle| {
+    here().request(async |handle| {
         let add = handle.qdisc().add(index).ingress();
         add.execute().await.expect("the discipline `ingress`");
     });
@@ -22,7 +22,7 @@ pub(crate) fn add_ingress(device: &'static str) {
 /// Whether a device has a queueing discipline of a kind.
 pub(crate) fn has_discipline(device: &'static str, kind: &'static str) -> bool {
     let index = index(device).cast_signed();
-    netlink(async move |handle| {
+    here().request(async |handle| {
         let listed: Vec<_> = handle
             .qdisc()
             .get()

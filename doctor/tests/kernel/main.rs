@@ -12,7 +12,7 @@
 //! | `ownership` | what stays at the node's cgroup, and what a clean-up leaves |
 #![expect(
     unsafe_code,
-    reason = "of the loader's tests: an ioctl brings the loopback device up"
+    reason = "of the loader's tests: a socket option; programs are loaded from bytecode"
 )]
 
 mod device_leftovers;

@@ -1,7 +1,7 @@
 //! What the datapath costs, measured on this machine: called by `cargo xtask bench datapath`.
 //!
 //! ```text
-//! packet::paths ─▶ packet::measure   BPF_PROG_TEST_RUN in a World ─▶ ns for a packet ──┐
+//! packet::paths ─▶ packet::measure   BPF_PROG_TEST_RUN on a node ─▶ ns for a packet ───┐
 //!                    │ among 1 service port, and among 50,000                          ├─▶ report: table, CSV
 //! connect        ────┴▶ real sockets on loopback in cgroups of their own ─▶ connect() ─┘
 //! ```

@@ -1,7 +1,7 @@
 //! What the datapath's packet programs do, as tables: a sentence, maps, a packet in, a verdict, a packet out.
 //!
 //! ```text
-//! DATAPATH.md ─┬─▶ rows ─▶ table::Row ───┬─▶ stage ─▶ lb_loader::Detached (BPF_PROG_TEST_RUN in a World) ─▶ as in the row?
+//! DATAPATH.md ─┬─▶ rows ─▶ table::Row ───┬─▶ stage ─▶ lb_loader::Detached (BPF_PROG_TEST_RUN) ─▶ as in the row?
 //!              │            ▲            │
 //!              │          build          └─▶ model ─▶ as in the row?
 //!              │                                ▲
@@ -20,7 +20,7 @@
 //! | `stage` | plays rows on the programs: as they are written, cut off at each byte, with each entry of the maps missing |
 //! | `check` | whether a packet is whole, by a library that builds none |
 //! | `maglev` | the Maglev hash, from the document's words |
-//! | `world` | [`World`](world::World): a node in a network namespace, where devices and routes are what they are |
+//! | `test_node` | [`TestNode`](test_node::TestNode): a node in a network namespace, with its devices and routes |
 //! | `cgroup` | a cgroup in which socket programs meet this process's sockets |
 //! | `model` | the programs once more, in plain Rust |
 //! | `fuzz` | differential fuzzing of programs and model |
@@ -36,4 +36,4 @@ pub mod model;
 pub mod rows;
 pub mod stage;
 pub mod table;
-pub mod world;
+pub mod test_node;

@@ -7,7 +7,7 @@ use lb_packets::{
     rows,
     stage::{Stage, StageError},
     table::Row,
-    world::World,
+    test_node::TestNode,
 };
 
 /// With fewer rows than this, a table has been lost.
@@ -42,7 +42,7 @@ fn every_row(least: usize, play: impl Fn(&mut Stage, &Row) -> Result<usize, Stag
     if !testing::root_or_skip(&testing::current()) {
         return;
     }
-    let _world = World::enter().expect("a world");
+    let _node = TestNode::enter().expect("a node");
     let mut stage = Stage::new().expect("the programs");
     let rows = rows::all();
     let mut tried = 0;

@@ -5,7 +5,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nix::sched::{CloneFlags, unshare};
 use reference_agent::{
     health_checks::{self, Wanted},
     plan::HealthCheck,
@@ -13,7 +12,7 @@ use reference_agent::{
     reports::Reports,
     testing::objects::name,
 };
-use rtnetlink::{LinkMessageBuilder, LinkUnspec};
+use test_network::EnteredNamespace;
 use testing::patience::LIMIT;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -64,16 +63,9 @@ fn in_namespace(test: impl Future<Output = ()>) {
         return;
     }
     // Of this thread alone, which all tasks of the runtime run on.
-    unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
+    let _entered = EnteredNamespace::enter().expect("a network namespace");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.expect("a runtime").block_on(async {
-        let (connection, handle, _) = rtnetlink::new_connection().expect("netlink");
-        let connection = tokio::spawn(connection);
-        let up = LinkMessageBuilder::<LinkUnspec>::new().index(1).up().build();
-        handle.link().set(up).execute().await.expect("loopback comes up");
-        connection.abort();
-        test.await;
-    });
+    runtime.expect("a runtime").block_on(test);
 }
 
 /// The answer to a GET; `None`: the port is closed.

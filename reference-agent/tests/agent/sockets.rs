@@ -25,7 +25,7 @@ use reference_agent::{
     },
 };
 use rstest::rstest;
-use rtnetlink::{LinkMessageBuilder, LinkUnspec};
+use test_network::Links;
 use testing::{isolation::Own, patience::LIMIT};
 
 use crate::place::Place;
@@ -44,23 +44,10 @@ fn place() -> Option<Place> {
     let own = Own::of(&name)?;
     fs::write(own.cgroup.join("cgroup.procs"), "0").expect("to enter the test's cgroup");
     let mut place = Place::new(&name)?;
-    loopback_up();
+    let links = Links::here().expect("netlink");
+    links.up("lo").expect("loopback comes up");
     place.cgroup = own.cgroup;
     Some(place)
-}
-
-fn loopback_up() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    runtime.block_on(async {
-        let (connection, handle, _) = rtnetlink::new_connection().expect("netlink");
-        let connection = tokio::spawn(connection);
-        let up = LinkMessageBuilder::<LinkUnspec>::new().index(1).up().build();
-        handle.link().set(up).execute().await.expect("loopback comes up");
-        connection.abort();
-    });
 }
 
 /// A node whose maps say what these events say, with the programs attached.

@@ -77,11 +77,6 @@ impl Api {
         }
     }
 
-    /// Waits for something that needs a runtime.
-    pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
-        self.runtime.block_on(work)
-    }
-
     /// A kubeconfig that leads to an address.
     pub(crate) fn kubeconfig(&self, address: SocketAddr) -> String {
         kubeconfig(&format!("https://{address}"), self.pki.ca_pem(), &self.token)

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::{
     agent::{Api, Node, Serving},
-    network::{self, FAMILIES, Network, UPLINK, device, pod},
+    network::{FAMILIES, Network, UPLINK, device, here, pod},
     objects::{Everything, NODE_PORTS, PORTS, cluster_ips, create_node},
     place::place,
     sockets::{LIMIT, SILENT, ask, serve},
@@ -43,13 +43,13 @@ fn a_pod_that_starts_is_served_and_one_that_goes_is_no_reason() {
             let asked = client.run(move || ask(family.pods[1], to, SILENT));
             asked.map(drop).map_err(|error| format!("round {round}: {error}"))
         });
-        network::remove(device(1));
+        here().remove(device(1)).expect("removed");
         agent.ready();
     }
 
     // Node ports answer at an address that the host has since.
     let new: IpAddr = "192.0.2.77".parse().expect("an address");
-    network::address(UPLINK, new);
+    here().addresses(UPLINK, &[new.into()]).expect("an address");
     node.until_dumped(&["192.0.2.77 -> node"]);
     let to = SocketAddr::new(new, NODE_PORTS[0]);
     let seen = network

@@ -222,7 +222,7 @@ fn the_agent_sees_on_whatever_becomes_of_its_way_by_a_node_port() {
 fn sees_on(way: Way) {
     let Some(place) = place() else { return };
     let api = Api::new();
-    api.block_on(loopback(&[SERVERS[0], SERVERS[1], NODE].map(Into::into)));
+    loopback(&[SERVERS[0], SERVERS[1], NODE].map(Into::into));
     let admin = api.serve("127.0.0.1:0".parse().expect("an address"), &["127.0.0.1"]);
     let node = Node::new(&place, true);
     let mut world = World {

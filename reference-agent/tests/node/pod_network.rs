@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, SocketAddr},
     path::PathBuf,
 };
 
@@ -14,10 +14,11 @@ use kube::{
 use nix::sys::signal::Signal;
 use reference_agent::pod_network::{Conflist, Masquerade, PROTOCOL};
 use serde_json::{Value, json};
+use test_network::{Route, Via};
 
 use crate::{
     agent::{Api, Node, Serving},
-    network::{FAMILIES, Namespace, Network, UPLINK, flap, pod, routes_of, somebodys_route},
+    network::{FAMILIES, Namespace, Network, UPLINK, flap, here, pod, routes_of},
     objects::put,
     place::{Place, place},
     sockets::{LIMIT, TCP, ask, serve},
@@ -111,6 +112,22 @@ impl Cluster {
     }
 }
 
+/// A route of the owner with this protocol number.
+fn route(protocol: u8, to: &str, gateway: &str) -> Route<'static> {
+    let gateway = gateway.parse().expect("an address");
+    Route::to(to.parse().expect("a range"), Via::Gateway(gateway)).protocol(protocol)
+}
+
+#[track_caller]
+fn add(route: Route<'_>) {
+    here().add_route(route).expect("added");
+}
+
+#[track_caller]
+fn remove(route: Route<'_>) {
+    here().remove_route(route).expect("removed");
+}
+
 /// The source address that a server sees of a pod.
 fn seen(pod: &Namespace, from: IpAddr, to: IpAddr) -> Result<IpAddr, String> {
     let asked = pod.run(move || ask(from, SocketAddr::new(to, TCP), LIMIT));
@@ -182,17 +199,12 @@ fn pods_keep_their_address_in_the_cluster_and_have_the_nodes_outside_of_it() {
 fn routes_follow_the_nodes_and_those_of_others_stay() {
     let Some(place) = place() else { return };
     let cluster = Cluster::new(&place);
-    let gateway = Ipv4Addr::new(192, 0, 2, 2);
-    let (free, taken) = (
-        (Ipv4Addr::new(10, 244, 9, 0), 24),
-        (Ipv4Addr::new(10, 244, 4, 0), 24),
-    );
-    for to in [free, taken] {
-        somebodys_route(FOREIGN, to, gateway, true);
-    }
+    let taken = route(FOREIGN, "10.244.4.0/24", "192.0.2.2");
+    add(taken);
+    add(route(FOREIGN, "10.244.9.0/24", "192.0.2.2"));
     let foreign = ["10.244.4.0/24 via 192.0.2.2", "10.244.9.0/24 via 192.0.2.2"];
     // One that an earlier start has left: no Node has it.
-    somebodys_route(PROTOCOL, (Ipv4Addr::new(10, 244, 77, 0), 24), gateway, true);
+    add(route(PROTOCOL, "10.244.77.0/24", "192.0.2.2"));
     let agent = cluster.start(&["--pod-network"]);
     agent.ready();
     assert_eq!(routes_of(PROTOCOL), THERE);
@@ -245,7 +257,7 @@ fn routes_follow_the_nodes_and_those_of_others_stay() {
     assert_eq!(routes_of(FOREIGN), foreign);
 
     // What was in the way is gone: without anybody's doing.
-    somebodys_route(FOREIGN, taken, gateway, false);
+    remove(taken);
     cluster.with(async |client| {
         let nodes: kube::Api<NodeObject> = kube::Api::all(client);
         for name in ["far", "third"] {
@@ -260,7 +272,7 @@ fn routes_follow_the_nodes_and_those_of_others_stay() {
     agent.ready();
 
     // Routes that are lost come back: one that is removed, and those that go with their device, of which IPv4 says nothing.
-    somebodys_route(PROTOCOL, taken, Ipv4Addr::new(192, 0, 2, 4), false);
+    remove(route(PROTOCOL, "10.244.4.0/24", "192.0.2.4"));
     cluster.until_routes(&left);
     flap(UPLINK);
     cluster.until_routes(&left);
@@ -280,7 +292,7 @@ fn routes_follow_the_nodes_and_those_of_others_stay() {
     agent.end(Signal::SIGTERM);
 
     // A start without the option leaves nothing of one with it, and everything of others'.
-    somebodys_route(FOREIGN, (Ipv4Addr::new(10, 244, 8, 0), 24), gateway, true);
+    add(route(FOREIGN, "10.244.8.0/24", "192.0.2.2"));
     let agent = cluster.start(&[]);
     agent.ready();
     cluster.until_routes(&[]);

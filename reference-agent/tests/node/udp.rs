@@ -16,10 +16,11 @@ use std::{
 use nix::sys::signal::Signal;
 use rstest::rstest;
 use serde_json::json;
+use test_network::prepare;
 
 use crate::{
     agent::{Api, Node, Serving},
-    network::{FAMILIES, Family, Namespace, Network, pod, settle},
+    network::{FAMILIES, Family, Namespace, Network, pod},
     objects::{Everything, NODE_PORTS, PORTS, cluster_ips, create_node, external_ips},
     place::place,
     sockets::{LIMIT, UDP, serve},
@@ -94,7 +95,7 @@ const STAYING: bool = false;
 impl World {
     fn new() -> Self {
         // The uplink comes last, so that packets of pods are served while its programs are being loaded.
-        settle();
+        prepare().expect("settings of the node");
         let pods = [Pod::new(0), Pod::new(1)];
         let network = Network::new();
         for family in FAMILIES {

@@ -90,10 +90,8 @@ fn the_static_programs_need_nothing_else() {
         .enable_all()
         .build()
         .expect("a runtime");
-    runtime.block_on(async {
-        place::loopback(&addresses(1)).await;
-        clients::serve([1]).await;
-    });
+    place::loopback(&addresses(1));
+    runtime.block_on(clients::serve([1]));
     let world = World::new(&[("one", 1, &[1])]);
     let objects = root.join("objects");
     fs::create_dir(&objects).expect("a folder");

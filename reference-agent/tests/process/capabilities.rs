@@ -86,8 +86,8 @@ fn served(place: &Place, cgroup: PathBuf) -> Served {
         .build()
         .expect("a runtime");
     let world = World::new(&[("one", 1, &[1])]);
+    place::loopback(&SERVERS.map(addresses).concat());
     let control = runtime.block_on(async {
-        place::loopback(&SERVERS.map(addresses).concat()).await;
         clients::serve(SERVERS).await;
         let control = Control::start(&place.folder).await;
         control.become_(&world).await;
@@ -213,12 +213,7 @@ struct Resident(Child);
 
 impl Resident {
     fn of(pod: &Pod) -> Self {
-        let enter = pod.enter();
-        let started = thread::spawn(|| {
-            enter();
-            Command::new("sleep").arg("infinity").spawn().expect("it starts")
-        });
-        Self(started.join().expect("no panic"))
+        Self(pod.run(|| Command::new("sleep").arg("infinity").spawn().expect("it starts")))
     }
 }
 
@@ -241,14 +236,9 @@ impl Sockets {
         let targets = world.served().into_keys();
         let mut udp = targets.filter(|(protocol, _)| *protocol == Protocol::Udp);
         let (_, to) = udp.next().expect("a Service with UDP");
-        let enter = pod.enter();
-        let inside = thread::spawn(move || {
-            enter();
-            connected(to).expect("connected")
-        });
         Self {
             host: connected(to).expect("connected"),
-            pod: inside.join().expect("no panic"),
+            pod: pod.run(move || connected(to).expect("connected")),
         }
     }
 }
@@ -266,7 +256,7 @@ fn udp_sockets_of_pods_are_ended_when_their_backend_goes_with_cap_sys_ptrace() {
     };
     let served = served(&place, place.cgroup.clone());
     let Served { runtime, node, .. } = &served;
-    let pod = runtime.block_on(Pod::new());
+    let pod = Pod::new();
     let _resident = Resident::of(&pod);
     // Its one server leaves, another one comes.
     let replace = |server: Server| {

@@ -176,9 +176,9 @@ impl Trial {
         let mut servers: Vec<_> = worlds.iter().flat_map(World::servers).collect();
         servers.sort_unstable();
         servers.dedup();
+        let owned: Vec<_> = servers.iter().copied().flat_map(addresses).collect();
+        place::loopback(&owned);
         let control = runtime.block_on(async {
-            let owned: Vec<_> = servers.iter().copied().flat_map(addresses).collect();
-            place::loopback(&owned).await;
             clients::serve(servers).await;
             Control::start(&place.folder).await
         });

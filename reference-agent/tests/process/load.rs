@@ -31,14 +31,15 @@ fn twenty_restarts_under_load_lose_no_connection_and_no_datagram_and_refuse_nobo
         .expect("a runtime");
     let world = World::new(&[("one", 1, &[1]), ("several", 2, &[2, 3, 4])]);
     let servers: Vec<_> = world.servers().collect();
-    let (control, pod) = runtime.block_on(async {
-        let owned: Vec<_> = servers.iter().copied().flat_map(addresses).collect();
-        place::loopback(&owned).await;
+    let owned: Vec<_> = servers.iter().copied().flat_map(addresses).collect();
+    place::loopback(&owned);
+    let control = runtime.block_on(async {
         clients::serve(servers).await;
         let control = Control::start(&place.folder).await;
         control.become_(&world).await;
-        (control, Pod::new().await)
+        control
     });
+    let pod = Pod::new();
     let node = Node::new(&place, "node", place.cgroup.clone(), &control.kubeconfig).without_probe();
     // The next version, as far as the kernel can tell: another file, loaded anew.
     let upgrade = place.folder.join("upgrade");

@@ -3,18 +3,16 @@
 
 use std::{
     fs,
-    net::{IpAddr, UdpSocket},
+    net::IpAddr,
     path::{Path, PathBuf},
-    thread,
-    time::{Duration, Instant},
 };
 
 use nix::{
     mount::{MntFlags, MsFlags, mount, umount2},
     sched::{CloneFlags, unshare},
 };
-use rtnetlink::{LinkUnspec, packet_route::address::AddressHeaderFlags};
-use testing::{isolation::Own, patience::LIMIT};
+use test_network::{IpNet, Links};
+use testing::isolation::Own;
 
 /// A place that goes with the process.
 pub(crate) struct Place {
@@ -93,30 +91,9 @@ impl Place {
 }
 
 /// Brings loopback up, with these addresses beside its own.
-pub(crate) async fn loopback(addresses: &[IpAddr]) {
-    let (connection, handle, _) = rtnetlink::new_connection().expect("netlink");
-    let connection = tokio::spawn(connection);
-    let up = LinkUnspec::new_with_index(1).up().build();
-    handle.link().set(up).execute().await.expect("loopback comes up");
-    for &address in addresses {
-        let length = if address.is_ipv4() { 32 } else { 128 };
-        let mut add = handle.address().add(1, address, length);
-        // Usable at once.
-        add.message_mut().header.flags |= AddressHeaderFlags::Nodad;
-        add.execute().await.expect("an address");
-    }
-    connection.abort();
-    usable(addresses);
-}
-
-/// Waits until sockets of this thread's network namespace may have the addresses: one of IPv6 is tentative for a moment,
-/// without duplicate address detection.
-pub(crate) fn usable(addresses: &[IpAddr]) {
-    let begin = Instant::now();
-    for &address in addresses {
-        while let Err(error) = UdpSocket::bind((address, 0)) {
-            assert!(begin.elapsed() < LIMIT, "{address} is not usable: {error}");
-            thread::sleep(Duration::from_millis(1));
-        }
-    }
+pub(crate) fn loopback(addresses: &[IpAddr]) {
+    let links = Links::here().expect("netlink");
+    links.up("lo").expect("loopback comes up");
+    let addresses: Vec<IpNet> = addresses.iter().map(|&address| address.into()).collect();
+    links.addresses("lo", &addresses).expect("addresses");
 }

@@ -1,22 +1,12 @@
 //! A pod: a network namespace behind a veth. Its cgroup is that of the test's process, as cgroups hold processes.
 
-use std::{
-    fs::File,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    os::fd::AsRawFd as _,
-    thread,
-};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use futures::TryStreamExt as _;
-use nix::sched::{CloneFlags, setns, unshare};
-use rtnetlink::{
-    Handle, LinkUnspec, LinkVeth, RouteMessageBuilder, packet_route::address::AddressHeaderFlags,
-};
-
-use crate::place;
+use nix::sched::{CloneFlags, setns};
+use test_network::{Device, IpNet, Links, Namespace, NetworkError, Route};
 
 /// Its namespace.
-pub(crate) struct Pod(File);
+pub(crate) struct Pod(Namespace);
 
 /// The node's end, and the pod's.
 const DEVICES: [&str; 2] = ["veth-pod", "eth0"];
@@ -40,64 +30,32 @@ const ENDS: [([IpAddr; 2], u8); 2] = [
 
 impl Pod {
     /// The one pod of this network namespace.
-    pub(crate) async fn new() -> Self {
-        let net = thread::spawn(|| {
-            unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
-            File::open("/proc/thread-self/ns/net").expect("opened")
-        });
-        let pod = Self(net.join().expect("no panic"));
-        let (connection, handle, _) = rtnetlink::new_connection().expect("netlink");
-        let connection = tokio::spawn(connection);
-        let pair = LinkVeth::new(DEVICES[0], DEVICES[1]).build();
-        handle.link().add(pair).execute().await.expect("a veth");
-        let moved = LinkUnspec::new_with_name(DEVICES[1]).setns_by_fd(pod.0.as_raw_fd());
-        handle.link().set(moved.build()).execute().await.expect("moved");
-        configure(&handle, 0).await;
-        connection.abort();
-        let inside = pod.enter();
-        let configured = thread::spawn(move || {
-            inside();
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.expect("a runtime").block_on(async {
-                let (connection, handle, _) = rtnetlink::new_connection().expect("netlink");
-                let connection = tokio::spawn(connection);
-                configure(&handle, 1).await;
-                for ([node, _], _) in ENDS {
-                    let add = match node {
-                        IpAddr::V4(node) => handle
-                            .route()
-                            .add(RouteMessageBuilder::<Ipv4Addr>::new().gateway(node).build()),
-                        IpAddr::V6(node) => handle
-                            .route()
-                            .add(RouteMessageBuilder::<Ipv6Addr>::new().gateway(node).build()),
-                    };
-                    add.execute().await.expect("a default route");
-                }
-                connection.abort();
-            });
-        });
-        configured.join().expect("the pod's network is configured");
-        pod
+    pub(crate) fn new() -> Self {
+        Self::behind_the_node().expect("a pod")
+    }
+
+    fn behind_the_node() -> Result<Self, NetworkError> {
+        let namespace = Namespace::create()?;
+        let (node, inside) = (Links::here()?, namespace.links()?);
+        let [here, there] = DEVICES;
+        node.veth(Device::named(here), namespace.device(there))?;
+        for (ends, length) in ENDS {
+            let [gateway, pod] = ends.map(|end| IpNet::new_assert(end, length));
+            node.addresses(here, &[gateway])?;
+            inside.addresses(there, &[pod])?;
+            inside.add_route(Route::default_via(gateway.addr()))?;
+        }
+        Ok(Self(namespace))
+    }
+
+    /// Does something in it.
+    pub(crate) fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
+        self.0.run(job)
     }
 
     /// Moves the thread that calls it in.
     pub(crate) fn enter(&self) -> impl FnOnce() + Send + 'static {
-        let net = self.0.try_clone().expect("a descriptor");
+        let net = self.0.file().try_clone().expect("a descriptor");
         move || setns(net, CloneFlags::CLONE_NEWNET).expect("entered")
     }
-}
-
-/// Gives one end its addresses, and brings it up.
-async fn configure(handle: &Handle, end: usize) {
-    let up = LinkUnspec::new_with_name(DEVICES[end]).up().build();
-    handle.link().set(up).execute().await.expect("it comes up");
-    let mut links = handle.link().get().match_name(DEVICES[end].to_owned()).execute();
-    let link = links.try_next().await.expect("a list").expect("the device");
-    for (addresses, length) in ENDS {
-        let mut add = handle.address().add(link.header.index, addresses[end], length);
-        // Usable at once: no other host has it.
-        add.message_mut().header.flags |= AddressHeaderFlags::Nodad;
-        add.execute().await.expect("an address");
-    }
-    place::usable(&ENDS.map(|(addresses, _)| addresses[end]));
 }

@@ -39,8 +39,8 @@ impl Governed {
             .enable_all()
             .build()
             .expect("a runtime");
+        place::loopback(&[]);
         let (authorizer, kubeconfig) = runtime.block_on(async {
-            place::loopback(&[]).await;
             let control = Control::start(&place.folder).await;
             control.become_(&World::new(&[("one", 1, &[1])])).await;
             for object in unusable() {

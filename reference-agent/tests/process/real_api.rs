@@ -47,12 +47,10 @@ impl Cluster {
             .build()
             .expect("a runtime");
         let world = World::new(&[("one", 1, &[1]), ("other", 2, &[2])]);
-        runtime.block_on(async {
-            let servers = world.servers().flat_map(addresses);
-            let all: Vec<IpAddr> = servers.chain([kube_api::ADDRESS]).collect();
-            place::loopback(&all).await;
-            clients::serve(world.servers()).await;
-        });
+        let servers = world.servers().flat_map(addresses);
+        let all: Vec<IpAddr> = servers.chain([kube_api::ADDRESS]).collect();
+        place::loopback(&all);
+        runtime.block_on(clients::serve(world.servers()));
         let api = KubeApi::start(programs, &place.folder, streams);
         let deploy = manifest::file("");
         let deploy = deploy.to_str().expect("a path of UTF-8");

@@ -76,11 +76,12 @@ fn under_the_profile_the_agent_starts_adopts_migrates_follows_changes_and_serves
         World::new(&[("one", 1, &[1]), ("other", 2, &[2])]),
         World::new(&[("one", 1, &[2])]),
     ];
-    let (control, _pod) = runtime.block_on(async {
-        place::loopback(&[addresses(1), addresses(2)].concat()).await;
+    place::loopback(&[addresses(1), addresses(2)].concat());
+    let control = runtime.block_on(async {
         clients::serve([1, 2]).await;
-        (Control::start(&place.folder).await, Pod::new().await)
+        Control::start(&place.folder).await
     });
+    let _pod = Pod::new();
     let node = Node::new(&place, "node", place.cgroup.clone(), &control.kubeconfig);
     let filter = filter(&allowed());
     for migrate in [false, true] {

@@ -119,10 +119,13 @@ mod tests {
                 .into_keys()
                 .collect()
         };
-        assert_eq!(of("lb-packets", false), ["lb-abi", "lb-loader", "lb-packets"]);
+        assert_eq!(
+            of("lb-packets", false),
+            ["lb-abi", "lb-loader", "lb-packets", "test-network"]
+        );
         assert_eq!(
             of("lb-packets", true),
-            ["lb-abi", "lb-loader", "lb-packets", "testing"]
+            ["lb-abi", "lb-loader", "lb-packets", "test-network", "testing"]
         );
         assert_eq!(of("lb-flow", true), ["lb-abi", "lb-flow"]);
         assert!(of("plumbline", false).contains(&"oracle"));

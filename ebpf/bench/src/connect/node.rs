@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use anyhow::Context as _;
 use lb_abi::capacity;
 use lb_loader::{Datapath, Options};
-use lb_packets::world::World;
+use lb_packets::test_node::TestNode;
 use nix::{
     mount::{MntFlags, MsFlags, mount, umount2},
     sched::{CloneFlags, unshare},
@@ -16,22 +16,19 @@ use tempfile::TempDir;
 pub(super) struct Node {
     /// Of mount points.
     folder: TempDir,
-    _world: World,
+    _node: TestNode,
 }
 
 impl Node {
     /// Makes the namespaces and enters them.
     pub(super) fn enter() -> anyhow::Result<Self> {
-        let world = World::enter()?;
+        let node = TestNode::enter()?;
         unshare(CloneFlags::CLONE_NEWNS).context("failed to enter a mount namespace of its own")?;
         let none = None::<&str>;
         mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)
             .context("failed to make mounts private")?;
         let folder = tempfile::tempdir().context("failed to make a folder for temporary files")?;
-        Ok(Self {
-            folder,
-            _world: world,
-        })
+        Ok(Self { folder, _node: node })
     }
 
     /// Opens and attaches a datapath to a cgroup.

@@ -15,7 +15,7 @@ use lb_abi::{Config, Flow, Service, Tuple};
 use lb_loader::{Detached, Input};
 use lb_packets::{
     table::Entry,
-    world::{V4, V6, World},
+    test_node::{TestNode, V4, V6},
 };
 use nix::time::{ClockId, clock_gettime};
 
@@ -50,7 +50,7 @@ pub(crate) struct Cost {
 
 /// Measures every path.
 pub(crate) fn measure() -> anyhow::Result<Vec<Cost>> {
-    let _world = World::enter()?;
+    let _node = TestNode::enter()?;
     let alone = Detached::load(CONNTRACK)?;
     let among_many = Detached::load(CONNTRACK)?;
     services::fill(among_many.maps(), MANY)?;

@@ -7,7 +7,7 @@ use lb_loader::DeviceHook::{self, NodeEgress, NodeIngress, PodEgress, PodIngress
 use lb_packets::{
     build::{End, Packet, tcp, udp},
     table::{Entry, Given, connection},
-    world::{Addresses, POD_A, UPLINK, V4, V6},
+    test_node::{Addresses, POD_A, UPLINK, V4, V6},
 };
 
 /// What a packet that is none of a service's should cost at most, and one of a known flow, in nanoseconds.

@@ -22,7 +22,7 @@
 //! | `environment` | the errors of a wrong set-up |
 #![expect(
     unsafe_code,
-    reason = "an ioctl brings the loopback device up; programs are loaded from bytecode"
+    reason = "socket options and system calls that nix lacks; programs are loaded from bytecode"
 )]
 
 mod barrier;

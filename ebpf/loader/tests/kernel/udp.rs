@@ -7,14 +7,12 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, UdpSocket},
     os::fd::{AsFd as _, AsRawFd as _},
     os::unix::fs::MetadataExt as _,
-    sync::mpsc,
-    thread,
 };
 
 use lb_loader::{Terminated, namespaces, terminate_udp};
-use nix::sched::{CloneFlags, unshare};
+use test_network::Namespace;
 
-use crate::support::{Protocol, UdpServer, isolated, loopback_up, receive, switch, udp_client};
+use crate::support::{Protocol, UdpServer, isolated, receive, switch, udp_client};
 
 /// The calling thread's network namespace.
 fn here() -> File {
@@ -49,6 +47,14 @@ fn connected(from: IpAddr, to: SocketAddr) -> UdpSocket {
     socket
 }
 
+/// The socket is connected, and this backend answers as the Service.
+#[track_caller]
+fn is_served(socket: &UdpSocket, vip: SocketAddrV4, backend: SocketAddrV4) {
+    socket.connect(vip).expect("connected");
+    socket.send(b"who").expect("sent");
+    assert_eq!(receive(socket).expect("an answer"), (backend, vip));
+}
+
 /// Whoever waits for an answer is told, and nothing more is sent to the backend.
 #[track_caller]
 fn is_ended(socket: &UdpSocket) {
@@ -67,34 +73,12 @@ const ENDED: Terminated = Terminated {
 fn a_socket_whose_backend_leaves_is_told_and_comes_to_another_in_a_pods_namespace() {
     isolated(|node| {
         let datapath = node.start();
-        let (ask, asked) = mpsc::channel();
-        let (answer, answers) = mpsc::channel();
         // A pod: its own network namespace, below the node's cgroup.
-        let pod = thread::spawn(move || {
-            unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
-            loopback_up().expect("its loopback device");
-            let servers = [1, 2].map(|last| UdpServer::start(last).address);
-            answer
-                .send((here(), servers, cookie(&udp_client())))
-                .expect("somebody waits");
-            let vip: SocketAddrV4 = asked.recv().expect("the service");
-            let client = udp_client();
-            client.connect(vip).expect("connected");
-            client.send(b"who").expect("sent");
-            assert_eq!(receive(&client).expect("an answer"), (servers[0], vip));
-            answer
-                .send((here(), servers, cookie(&client)))
-                .expect("somebody waits");
-            asked.recv().expect("the backend is gone");
-            is_ended(&client);
-            client.connect(vip).expect("connected again");
-            client.send(b"who").expect("sent");
-            assert_eq!(receive(&client).expect("an answer"), (servers[1], vip));
-        });
-        let (_, [first, second], _) = answers.recv().expect("servers");
+        let pod = Namespace::create().expect("a network namespace");
+        let [first, second] = pod.run(|| [1, 2].map(|last| UdpServer::start(last).address));
         let vip = node.service(&datapath, Protocol::Udp, 53, &[first]);
-        ask.send(vip).expect("the pod waits");
-        let (namespace, _, client) = answers.recv().expect("a connected client");
+        let client = pod.run(udp_client);
+        is_served(&client, vip, first);
         switch(&datapath, Protocol::Udp, 53, 2, &[second]);
         // As an agent finds out whom to tell: by what the programs remember.
         let mut sockets = HashSet::new();
@@ -112,16 +96,16 @@ fn a_socket_whose_backend_leaves_is_told_and_comes_to_another_in_a_pods_namespac
             !leaves
         });
         assert_eq!(removed.expect("SOCKET_BACKEND is read"), 1);
-        assert_eq!(sockets, HashSet::from([client]));
+        assert_eq!(sockets, HashSet::from([cookie(&client)]));
         // The node's namespace has no such socket.
         assert_eq!(
             terminate_udp(here().as_fd(), first.into(), &sockets).expect("listed"),
             Terminated::default()
         );
-        let done = terminate_udp(namespace.as_fd(), first.into(), &sockets).expect("ended");
+        let done = terminate_udp(pod.file().as_fd(), first.into(), &sockets).expect("ended");
         assert_eq!(done, ENDED);
-        ask.send(vip).expect("the pod waits");
-        pod.join().expect("the pod came to the other backend");
+        is_ended(&client);
+        is_served(&client, vip, second);
     });
 }
 

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
     use crate::{
         build::{tcp, udp},
-        world::{V4, V6},
+        test_node::{V4, V6},
     };
 
     #[test]

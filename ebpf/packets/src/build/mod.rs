@@ -29,7 +29,7 @@ pub use self::{
     transport::{sctp, tcp, udp},
 };
 use self::{ip::Ip, transport::Body};
-use crate::world::{NODE_LINK, PEER_LINK};
+use crate::test_node::{NODE_LINK, PEER_LINK};
 
 /// An address and a port.
 pub type End = (IpAddr, u16);

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fs, io, os::unix::fs::MetadataExt as _, path::P
 use lb_abi::{BackendId, Counter, Meta, ServiceId};
 use lb_loader::{Counts, Detached, LoaderError, MapError};
 use nix::time::{ClockId, clock_gettime};
+use test_network::{EnteredNamespace, NetworkError};
 
 use super::{
     client::{self, Client},
@@ -16,7 +17,6 @@ use super::{
 use crate::{
     cgroup::{CgroupError, enter},
     fuzz::{write, write_all},
-    world::{World, WorldError},
 };
 
 /// Entries of CONNTRACK, which sockets do not use: the least.
@@ -51,7 +51,7 @@ pub enum CallError {
     Map(#[from] MapError),
     /// The namespaces can't be made.
     #[error(transparent)]
-    World(#[from] WorldError),
+    Network(#[from] NetworkError),
     /// A socket can't be made, or a server not be asked.
     #[error("failed to use sockets in the two network namespaces")]
     Io(#[from] io::Error),
@@ -83,7 +83,7 @@ pub struct Kernel {
     counts: Counts,
     traffic: [BTreeMap<u32, u64>; 2],
     patience: u16,
-    _world: World,
+    _entered: EnteredNamespace,
 }
 
 impl Kernel {
@@ -93,7 +93,7 @@ impl Kernel {
     /// [`CallError`]
     pub fn load(cgroup: &Path) -> Result<Self, CallError> {
         // Before the process is in the cgroup: what servers do is not looked at.
-        let (world, networks) = Network::both()?;
+        let (entered, networks) = Network::both()?;
         let ids = Ids {
             node: networks[0].cookie,
             pod: networks[1].cookie,
@@ -112,7 +112,7 @@ impl Kernel {
             counts,
             traffic: Default::default(),
             patience: PATIENCE,
-            _world: world,
+            _entered: entered,
         })
     }
 

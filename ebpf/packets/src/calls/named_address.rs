@@ -4,13 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use lb_abi::Address;
 
-use crate::world::{V4, V6};
+use crate::test_node::{V4, V6};
 
 /// An address of either family.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[expect(
     missing_docs,
-    reason = "each is the address of that name of `world::Addresses`, or describes it"
+    reason = "each is the address of that name of `test_node::Addresses`, or describes it"
 )]
 pub enum NamedAddress {
     ClusterIp,

@@ -12,12 +12,12 @@ use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sched::{CloneFlags, setns},
 };
+use test_network::{EnteredNamespace, IpNet, Links, current_namespace};
 
 use super::{
     kernel::CallError,
     named_address::{DEAD, NamedAddress, SERVED},
 };
-use crate::world::{World, namespace};
 
 /// A namespace: its file, its cookie, its servers.
 #[derive(Debug)]
@@ -29,19 +29,22 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// Makes both. The thread is in the first afterwards, for as long as the [`World`] lives.
-    pub(super) fn both() -> Result<(World, [Self; 2]), CallError> {
-        let ips: Vec<_> = NamedAddress::SERVERS
+    /// Makes both. The thread is in the first afterwards, until the first value is dropped.
+    pub(super) fn both() -> Result<(EnteredNamespace, [Self; 2]), CallError> {
+        let ips: Vec<IpNet> = NamedAddress::SERVERS
             .into_iter()
             .filter(|place| *place != NamedAddress::Loopback)
-            .flat_map(|place| [place.ip(true), place.ip(false)])
+            .flat_map(|place| [place.ip(true).into(), place.ip(false).into()])
             .collect();
-        let world = World::of_loopback(&ips)?;
-        let node = Self::here()?;
-        let other = World::of_loopback(&ips)?;
-        let pod = Self::here()?;
-        drop(other);
-        Ok((world, [node, pod]))
+        let enter = || {
+            let entered = EnteredNamespace::enter()?;
+            Links::here()?.addresses("lo", &ips)?;
+            Ok::<_, CallError>((entered, Self::here()?))
+        };
+        let (first, node) = enter()?;
+        let (second, pod) = enter()?;
+        drop(second);
+        Ok((first, [node, pod]))
     }
 
     /// Of the thread's namespace.
@@ -62,7 +65,7 @@ impl Network {
             Ok(listener)
         });
         Ok(Self {
-            file: namespace()?,
+            file: current_namespace()?,
             cookie: lb_loader::namespace_cookie()?,
             udp: udp.collect::<io::Result<_>>()?,
             tcp: tcp.collect::<io::Result<_>>()?,

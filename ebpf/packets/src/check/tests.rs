@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::{Wrong, check};
 use crate::{
     build::{C_TAG, Error, Extension, Packet, S_TAG, echo, options, quoting, sctp, tcp, udp},
-    world::{Addresses, V4, V6},
+    test_node::{Addresses, V4, V6},
 };
 
 fn packets(at: &Addresses) -> Vec<Packet> {

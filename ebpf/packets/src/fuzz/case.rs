@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     model::{Device, Read, State, Transport, read, transport},
-    world::{CLOSED, POD_A, UPLINK},
+    test_node::{CLOSED, POD_A, UPLINK},
 };
 
 /// Maps and packets, drawn at random.

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     build::{C_TAG, Error, Packet, S_TAG, icmp, other, quoting, sctp, tcp, udp},
     model::{Read, read},
-    world::{NODE_LINK, PEER_LINK},
+    test_node::{NODE_LINK, PEER_LINK},
 };
 
 /// The longest frame that the kernel takes: a page, less what it needs for itself.

@@ -14,7 +14,7 @@ use nix::{
 use super::scenario;
 use crate::{
     model::{self, Device, NodeSockets, Rejects, State, Verdict},
-    world::CLOSED,
+    test_node::CLOSED,
 };
 
 /// Entries of CONNTRACK.
@@ -110,7 +110,7 @@ pub struct Kernel {
 
 impl Kernel {
     /// Loads the programs, and keeps the calling thread on one processor, of which some of their maps are. The
-    /// thread should be in a [`World`](crate::world::World).
+    /// thread should be in a [`TestNode`](crate::test_node::TestNode).
     ///
     /// # Errors
     /// [`KernelError`]

@@ -17,7 +17,7 @@ use lb_packets::{
     cgroup::Cgroups,
     fuzz::{Fuzzer, Kernel, Limits, Sockets},
     model,
-    world::World,
+    test_node::TestNode,
 };
 
 /// Without a terminal, a line this often.
@@ -115,7 +115,7 @@ fn told(work: fn(&Limits) -> anyhow::Result<Told>, limits: &Limits) -> anyhow::R
 
 fn packets(limits: &Limits) -> anyhow::Result<Told> {
     println!("seed {}, {} cases of packets", limits.seed, limits.cases);
-    let _world = World::enter()?;
+    let _node = TestNode::enter()?;
     let sockets = Sockets::open().context("failed to open sockets at the node's addresses")?;
     let mut kernel = Kernel::load().context("failed to load the programs")?;
     let mut fuzzer = Fuzzer::new(&mut kernel, model::expected, &sockets);

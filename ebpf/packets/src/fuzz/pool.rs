@@ -6,7 +6,7 @@ use lb_abi::{Address, SCTP, TCP, UDP};
 
 use crate::{
     model::{Route, Routes},
-    world::{Addresses, MTU, SMALL_MTU, V4, V6},
+    test_node::{Addresses, MTU, SMALL_MTU, V4, V6},
 };
 
 /// The addresses of a family.
@@ -107,7 +107,7 @@ pub(super) const fn datagram(number: u32) -> u32 {
     0x1d1d_0000 + 0x1_0001 * number
 }
 
-/// The routing table of the world's node.
+/// The routing table of the test node.
 pub fn routes() -> Routes {
     let uplink = Route::Via { mtu: MTU };
     let mut routes = Routes::default();

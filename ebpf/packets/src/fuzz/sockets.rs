@@ -9,7 +9,7 @@ use super::pool;
 use crate::{
     build::End,
     model::NodeSockets,
-    world::{Addresses, V4, V6, sockets},
+    test_node::{Addresses, V4, V6, sockets},
 };
 
 /// The node's sockets, for as long as this lives.
@@ -20,10 +20,10 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// In the [`World`](crate::world::World) that the thread is in.
+    /// In the [`TestNode`](crate::test_node::TestNode) that the thread is in.
     ///
     /// # Errors
-    /// What the kernel returns: outside a world, that the node's addresses are not there (EADDRNOTAVAIL).
+    /// What the kernel returns: outside a test node, that its addresses do not exist (EADDRNOTAVAIL).
     pub fn open() -> io::Result<Self> {
         let mut open = Vec::new();
         let mut modelled = NodeSockets::default();

@@ -7,7 +7,7 @@ use lb_abi::{
     Tuple, UDP, address_flags, flow_flags,
 };
 
-use crate::world::NODE_LINK;
+use crate::test_node::NODE_LINK;
 
 use super::{
     Device, Frame, Input, Observed, Outcome, Read, State, Translated, Transport, Verdict,

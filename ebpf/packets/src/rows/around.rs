@@ -148,7 +148,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
 }
 
 pub(super) fn v4() -> Vec<Row> {
-    let at = &crate::world::V4;
+    let at = &crate::test_node::V4;
     let (ends_flow, syn) = ends_flow(at);
     vec![ends_flow(
         "a SYN to a backend behind IPv4 options ends a closing flow",
@@ -157,7 +157,7 @@ pub(super) fn v4() -> Vec<Row> {
 }
 
 pub(super) fn v6() -> Vec<Row> {
-    let at = &crate::world::V6;
+    let at = &crate::test_node::V6;
     let (ends_flow, syn) = ends_flow(at);
     vec![ends_flow(
         "a SYN to a backend behind IPv6 extension headers ends a closing flow",

@@ -80,7 +80,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
 }
 
 pub(super) fn v4() -> Vec<Row> {
-    let at = &crate::world::V4;
+    let at = &crate::test_node::V4;
     let Ends {
         client,
         frontend,

@@ -307,7 +307,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
 }
 
 pub(super) fn v4() -> Vec<Row> {
-    let at = &crate::world::V4;
+    let at = &crate::test_node::V4;
     let Ends {
         client,
         frontend,
@@ -343,7 +343,7 @@ pub(super) fn v4() -> Vec<Row> {
 }
 
 pub(super) fn v6() -> Vec<Row> {
-    let at = &crate::world::V6;
+    let at = &crate::test_node::V6;
     let Ends {
         client,
         frontend,

@@ -90,7 +90,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
 pub(super) fn v4() -> Vec<Row> {
     martian(
         "the broadcast address",
-        &crate::world::V4,
+        &crate::test_node::V4,
         Ipv4Addr::BROADCAST.into(),
     )
 }

@@ -66,7 +66,7 @@ mod tags;
 
 use crate::{
     table::Row,
-    world::{Addresses, V4, V6},
+    test_node::{Addresses, V4, V6},
 };
 
 /// All rows.

@@ -3,7 +3,7 @@
 use super::prelude::*;
 
 pub(super) fn v4() -> Vec<Row> {
-    let at = &crate::world::V4;
+    let at = &crate::test_node::V4;
     let Ends {
         client,
         frontend,
@@ -87,7 +87,7 @@ pub(super) fn v4() -> Vec<Row> {
 }
 
 pub(super) fn v6() -> Vec<Row> {
-    let at = &crate::world::V6;
+    let at = &crate::test_node::V6;
     let Ends {
         client,
         frontend,

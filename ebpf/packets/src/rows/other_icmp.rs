@@ -111,7 +111,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
 }
 
 pub(super) fn v6() -> Vec<Row> {
-    let at = &crate::world::V6;
+    let at = &crate::test_node::V6;
     let Ends { client, frontend, .. } = ends(at);
     let mut rows = vec![
         row("a packet without anything behind its header is no service's")

@@ -77,9 +77,9 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .left_alone(PacketPassed),
         row("a frame for another host, which a device that takes in everything shows, is that one's")
             .given(local(at, TCP))
-            .packet(NodeIngress, tcp(client, frontend).syn().link([2, 0, 0, 0, 0, 9], crate::world::PEER_LINK))
+            .packet(NodeIngress, tcp(client, frontend).syn().link([2, 0, 0, 0, 0, 9], crate::test_node::PEER_LINK))
             .left_alone(PacketPassed)
-            .packet(NodeIngress, tcp(client, (frontend.0, 81)).syn().link([2, 0, 0, 0, 0, 9], crate::world::PEER_LINK))
+            .packet(NodeIngress, tcp(client, (frontend.0, 81)).syn().link([2, 0, 0, 0, 0, 9], crate::test_node::PEER_LINK))
             .left_alone(PacketPassed),
         row("node ports answer at loopback to sockets alone, never to packets")
             .given(local(at, TCP).address(loopback.into(), address_flags::NODE))

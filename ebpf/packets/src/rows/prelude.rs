@@ -12,7 +12,7 @@ pub(super) use crate::{
         tcp, udp,
     },
     table::{BACKEND, Entry, Given, Row, SERVICE, SNAT_PORT, connection, row},
-    world::{Addresses, CLOSED, POD_B, SMALL_MTU},
+    test_node::{Addresses, CLOSED, POD_B, SMALL_MTU},
 };
 
 /// SCTP's first chunk: DATA.

@@ -100,7 +100,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
 }
 
 pub(super) fn v4() -> Vec<Row> {
-    let at = &crate::world::V4;
+    let at = &crate::test_node::V4;
     let Ends { client, frontend, .. } = ends(at);
     let segment = |to| tcp(client, to).syn().data(8);
     let mut rows = [
@@ -125,11 +125,11 @@ pub(super) fn v4() -> Vec<Row> {
 }
 
 pub(super) fn v6() -> Vec<Row> {
-    let at = &crate::world::V6;
+    let at = &crate::test_node::V6;
     let Ends { client, frontend, .. } = ends(at);
     let segment = |to| tcp(client, to).syn().data(8);
     // IPv4's addresses, as IPv6 writes them.
-    let v4 = &crate::world::V4;
+    let v4 = &crate::test_node::V4;
     let mapped = |(address, port): End| match address {
         IpAddr::V4(address) => (IpAddr::V6(address.to_ipv6_mapped()), port),
         IpAddr::V6(_) => (address, port),

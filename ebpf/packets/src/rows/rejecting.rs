@@ -157,15 +157,15 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .dropped(DroppedNoFlow),
         row("what comes by link-layer broadcast is not answered")
             .given(nobody(at, UDP))
-            .packet(NodeIngress, udp(client, frontend).link([0xff; 6], crate::world::PEER_LINK))
+            .packet(NodeIngress, udp(client, frontend).link([0xff; 6], crate::test_node::PEER_LINK))
             .dropped(RejectedNoBackend),
         row("what comes by link-layer multicast is not answered")
             .given(nobody(at, TCP))
-            .packet(NodeIngress, segment().syn().link([0x33, 0x33, 0, 0, 0, 1], crate::world::PEER_LINK))
+            .packet(NodeIngress, segment().syn().link([0x33, 0x33, 0, 0, 0, 1], crate::test_node::PEER_LINK))
             .dropped(RejectedNoBackend),
         row("an unknown port asked by link-layer broadcast is not answered")
             .given(local(at, UDP))
-            .packet(NodeIngress, udp(client, unknown).link([0xff; 6], crate::world::PEER_LINK))
+            .packet(NodeIngress, udp(client, unknown).link([0xff; 6], crate::test_node::PEER_LINK))
             .dropped(RejectedUnknownPort),
     ];
     let connected =
@@ -181,7 +181,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
 }
 
 pub(super) fn v4() -> Vec<Row> {
-    let at = &crate::world::V4;
+    let at = &crate::test_node::V4;
     let Ends { client, frontend, .. } = ends(at);
     let datagram = udp(client, frontend)
         .data(70)
@@ -201,7 +201,7 @@ pub(super) fn v4() -> Vec<Row> {
 }
 
 pub(super) fn v6() -> Vec<Row> {
-    let at = &crate::world::V6;
+    let at = &crate::test_node::V6;
     let Ends { client, frontend, .. } = ends(at);
     let datagram = udp(client, frontend)
         .data(70)

@@ -106,7 +106,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .given(remote(at, TCP))
             .packet(
                 NodeIngress,
-                last(tcp(client, frontend).syn()).link([1, 0, 0x5e, 0, 0, 1], crate::world::PEER_LINK),
+                last(tcp(client, frontend).syn()).link([1, 0, 0x5e, 0, 0, 1], crate::test_node::PEER_LINK),
             )
             .dropped(AnsweredTimeExceeded),
         row("a packet that is as long as the route takes is routed")
@@ -204,7 +204,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .given(known())
             .packet(
                 NodeIngress,
-                segment(SMALL_MTU + 1).dont_fragment().link([0xff; 6], crate::world::PEER_LINK),
+                segment(SMALL_MTU + 1).dont_fragment().link([0xff; 6], crate::test_node::PEER_LINK),
             )
             .dropped(AnsweredTooBig)
             .leaves([narrowly]),
@@ -292,7 +292,7 @@ fn too_big(at: &Addresses, says: &str, mark: &dyn Fn(Packet) -> Packet) -> Vec<R
 }
 
 pub(super) fn v4() -> Vec<Row> {
-    let at = &crate::world::V4;
+    let at = &crate::test_node::V4;
     let Ends {
         client,
         frontend,
@@ -317,7 +317,7 @@ pub(super) fn v4() -> Vec<Row> {
 
 pub(super) fn v6() -> Vec<Row> {
     too_big(
-        &crate::world::V6,
+        &crate::test_node::V6,
         "a packet that is too long",
         &std::convert::identity,
     )

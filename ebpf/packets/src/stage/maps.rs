@@ -8,7 +8,7 @@ use socket2::Socket;
 use super::{Stage, StageError};
 use crate::{
     table::{Entry, Given, OpenSocket},
-    world::sockets,
+    test_node::sockets,
 };
 
 /// Maps that are filled, and sockets that are held for as long as this lives.

@@ -23,7 +23,7 @@ use crate::table::Step;
 /// CONNTRACK: the least that the loader takes; rows have a handful.
 const CONNTRACK: u32 = lb_abi::capacity::CONNTRACK_LEAST;
 
-/// Programs and maps, to play rows on, in the calling thread's [`World`](crate::world::World).
+/// Programs and maps, to play rows on, in the calling thread's [`TestNode`](crate::test_node::TestNode).
 #[derive(Debug)]
 pub struct Stage {
     detached: Detached,
@@ -52,7 +52,7 @@ pub enum StageError {
     #[error("failed to use a map")]
     Map(#[from] MapError),
     /// A socket that a row holds could not be opened.
-    #[error("failed to open a socket at {0} port {1}: is the thread in a World?")]
+    #[error("failed to open a socket at {0} port {1}: is the thread in a test node?")]
     Socket(IpAddr, u16, #[source] io::Error),
     /// The row does not hold.
     #[error(transparent)]

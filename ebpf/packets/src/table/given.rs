@@ -8,7 +8,7 @@ use lb_abi::{
 use super::{BACKEND, Connection, SERVICE};
 use crate::{
     build::End,
-    world::{Addresses, V4, V6},
+    test_node::{Addresses, V4, V6},
 };
 
 /// Maps, as one list of entries: each can be left out in turn.

@@ -26,7 +26,7 @@ pub use self::{
 };
 use crate::{
     build::Packet,
-    world::{POD_A, UPLINK},
+    test_node::{POD_A, UPLINK},
 };
 
 /// The service port that rows are about, where they don't say another.

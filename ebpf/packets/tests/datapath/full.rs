@@ -10,7 +10,7 @@ use lb_packets::{
     check::ends,
     stage::{Stage, StepResult},
     table::{Given, SERVICE, Verdict, row},
-    world::{Addresses, UPLINK, V4, V6, World},
+    test_node::{Addresses, TestNode, UPLINK, V4, V6},
 };
 
 /// Connections, of two entries each: three times what there is room for.
@@ -72,7 +72,7 @@ fn new_flows_take_the_place_of_old_ones_and_what_is_in_use_stays() {
     if !testing::root_or_skip(&testing::current()) {
         return;
     }
-    let _world = World::enter().expect("a world");
+    let _node = TestNode::enter().expect("a node");
     let mut stage = Stage::new().expect("the programs");
     for at in [&V4, &V6] {
         let frontend = (at.load_balancer, 80);

@@ -6,7 +6,7 @@ use lb_packets::{
     build::{End, udp},
     stage::{Stage, StageError},
     table::{BACKEND, Entry, Given, Row, SERVICE, Verdict, connection, row},
-    world::{V4, World},
+    test_node::{TestNode, V4},
 };
 
 const CLIENT: End = (V4.client, 40_000);
@@ -56,7 +56,7 @@ fn whatever_a_row_says_is_looked_at() {
     if !testing::root_or_skip(&testing::current()) {
         return;
     }
-    let _world = World::enter().expect("a world");
+    let _node = TestNode::enter().expect("a node");
     let mut stage = Stage::new().expect("the programs");
     stage.play(&right()).expect("a row that holds");
     let opened = connection(UDP, [CLIENT, FRONTEND], [CLIENT, BACKEND_END]);

@@ -2,7 +2,7 @@
 //!
 //! | module | what is shown |
 //! |---|---|
-//! | `world` | the world that all tables stand in can be made again and again |
+//! | `test_node` | the node of all tables can be made again and again |
 //! | `judging` | rows with a wrong expectation do not hold |
 //! | `many` | what takes more than one packet to be seen |
 //! | `model` | every row of the tables, on the model |
@@ -17,4 +17,4 @@ mod judging;
 mod many;
 mod model;
 mod processors;
-mod world;
+mod test_node;

@@ -13,7 +13,7 @@ use lb_packets::{
     maglev,
     stage::{Stage, StepResult},
     table::{Given, SERVICE, Step, connection, row},
-    world::{Addresses, V4, V6, World},
+    test_node::{Addresses, TestNode, V4, V6},
 };
 use nix::{
     sched::{CpuSet, sched_getcpu, sched_setaffinity},
@@ -32,12 +32,12 @@ const FRONTEND: Frontend = Frontend {
     affinity_seconds: 0,
 };
 
-/// For each family, on programs and in a world of its own.
+/// For each family, on programs and on a test node of its own.
 fn in_both_families(body: impl Fn(&mut Stage, &Addresses)) {
     if !testing::root_or_skip(&testing::current()) {
         return;
     }
-    let _world = World::enter().expect("a world");
+    let _node = TestNode::enter().expect("a node");
     let mut stage = Stage::new().expect("the programs");
     for at in [&V4, &V6] {
         body(&mut stage, at);

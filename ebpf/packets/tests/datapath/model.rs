@@ -10,7 +10,7 @@ use lb_packets::{
     model::{self, Device, Input, NodeSockets, Observed, Outcome, Rejects, State},
     rows,
     table::{Connection, Entry, Row, Step, Verdict, connection},
-    world::CLOSED,
+    test_node::CLOSED,
 };
 
 /// Seconds since the machine started, here.

@@ -14,7 +14,7 @@ use lb_packets::{
     check::ends,
     stage::Stage,
     table::{Given, SERVICE, connection},
-    world::{Addresses, UPLINK, V4, V6, World},
+    test_node::{Addresses, TestNode, UPLINK, V4, V6},
 };
 use nix::{
     sched::{CpuSet, sched_getaffinity, sched_setaffinity},
@@ -143,7 +143,7 @@ fn count(detached: &Detached, counter: Counter) -> u64 {
 /// For each family, again and again; `body` gets the number of the round.
 fn rounds(mut body: impl FnMut(&mut Stage, &Addresses, u16)) {
     // Threads are where the one is that has started them.
-    let _world = World::enter().expect("a world");
+    let _node = TestNode::enter().expect("a node");
     let mut stage = Stage::new().expect("the programs");
     for at in [&V4, &V6] {
         for round in 0..ROUNDS {

@@ -6,7 +6,7 @@ use lb_packets::{
     build::{Packet, tcp, udp},
     rows,
     table::{Row, Verdict},
-    world::{Addresses, PEER_LINK, UPLINK, V4, V6},
+    test_node::{Addresses, PEER_LINK, UPLINK, V4, V6},
 };
 
 use super::wire::{Wire, leaving};

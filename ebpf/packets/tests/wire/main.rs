@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `rows` | rows of the tables come out at the right device, with a whole checksum, also where that was left to the device |
 //! | `beside` | frames for other hosts |
-//! | `wire` | programs at the devices of a [`World`](lb_packets::world::World), and packet sockets at their other ends |
+//! | `wire` | programs at the devices of a [`TestNode`](lb_packets::test_node::TestNode), and packet sockets at their other ends |
 //!
 //! The kernel keeps the first tag of every frame that comes in by a device beside the packet, so rows with tags are those of
 //! tags that a device has taken off. The sum of a whole packet by its device (CHECKSUM_COMPLETE) is not shown: a

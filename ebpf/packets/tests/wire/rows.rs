@@ -9,12 +9,12 @@ use lb_packets::{
     model::{Read, read},
     rows,
     table::{Entry, Given, Row, Step, Verdict},
-    world::{POD_A, POD_B, UPLINK, V4, V6},
+    test_node::{POD_A, POD_B, UPLINK, V4, V6},
 };
 
 use super::wire::{Wire, leaving, partial};
 
-/// More than a veth of the world takes: the Ethernet header, a tag, the MTU.
+/// More than a veth of the node takes: the Ethernet header, a tag, the MTU.
 const LONGEST: usize = 14 + 4 + 1500;
 
 /// What becomes of a packet that is seen again.
@@ -46,10 +46,10 @@ fn is_own(given: &Given, address: Address) -> bool {
     let in_maps = given.entries.iter().any(|entry| {
         matches!(entry, Entry::Address(own, flags) if *own == address && flags & address_flags::NODE != 0)
     });
-    let of_world = [&V4, &V6]
+    let of_node = [&V4, &V6]
         .into_iter()
         .any(|at| [at.node, at.node_also].map(Address::from).contains(&address));
-    in_maps || of_world
+    in_maps || of_node
 }
 
 /// What should come out, where, and how it gets there; `None`: nothing that is looked for.

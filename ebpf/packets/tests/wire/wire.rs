@@ -1,4 +1,4 @@
-//! Programs at the devices of a [`World`], and packet sockets at their other ends.
+//! Programs at the devices of a [`TestNode`], and packet sockets at their other ends.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use lb_loader::{DeviceHook, DeviceKind, Direction, Offload, PacketSocket, Wired,
 use lb_packets::{
     model::{Read, read},
     stage::Stage,
-    world::{CLOSED, NODE_LINK, PEER_LINK, POD_A, POD_B, UPLINK, World},
+    test_node::{CLOSED, NODE_LINK, PEER_LINK, POD_A, POD_B, TestNode, UPLINK},
 };
 use nix::net::if_::if_nametoindex;
 use testing::patience::LIMIT;
@@ -36,14 +36,14 @@ struct End {
 pub(crate) struct Wire {
     pub(crate) stage: Stage,
     ends: Vec<End>,
-    _world: World,
+    _node: TestNode,
 }
 
 impl Wire {
     /// With all programs where an agent attaches them.
     pub(crate) fn new() -> Self {
-        let world = World::enter().expect("a world");
-        world.introduce_next_node().expect("its link address");
+        let node = TestNode::enter().expect("a node");
+        node.introduce_next_node().expect("its link address");
         let stage = Stage::new().expect("the programs");
         for (device, kind) in [
             (UPLINK, DeviceKind::Node),
@@ -57,7 +57,7 @@ impl Wire {
             // The other ends stand for others, and are in the same stack: it is not to send on what has come out there.
             for family in ["ipv4", "ipv6"] {
                 let setting = format!("/proc/sys/net/{family}/conf/{other}/forwarding");
-                fs::write(setting, "0").expect("a setting of the world");
+                fs::write(setting, "0").expect("a setting of the node");
             }
         }
         let ends = DEVICES.map(|(device, other)| End {
@@ -69,13 +69,13 @@ impl Wire {
         Self {
             stage,
             ends: ends.into(),
-            _world: world,
+            _node: node,
         }
     }
 
     fn end(&self, device: u32) -> &End {
         let end = self.ends.iter().find(|end| end.device == device);
-        end.expect("a device of the world")
+        end.expect("a device of the node")
     }
 
     /// Has a frame come to a hook.

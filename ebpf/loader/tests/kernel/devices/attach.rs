@@ -6,7 +6,7 @@ use lb_loader::{AttachedDevice, Datapath, DeviceHook, DeviceKind, DeviceManner, 
 
 use super::{
     MODES,
-    network::{index, pair, remove},
+    network::{here, index, pair},
     of, scan, start,
 };
 use crate::support::{has_tcx, isolated};
@@ -136,7 +136,7 @@ fn a_device_that_comes_back_is_attached_anew() {
                     "it is another device: {attached:?}"
                 );
                 attached_alone(&datapath, INDEX, DeviceKind::Pod);
-                remove("pod");
+                here().remove("pod").expect("removed");
                 assert_eq!(scan(&datapath), [], "gone with the device");
             }
             drop(datapath);

@@ -8,15 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nix::{
-    poll::{PollFd, PollFlags, PollTimeout, poll},
-    sched::{CloneFlags, unshare},
-};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Socket, Type};
+use test_network::EnteredNamespace;
 use testing::patience::LIMIT;
 
 use super::world::{Family, Protocol};
-use crate::support::loopback_up;
 
 /// Within this a refusal has come from the hook: the first timer that could be behind it, the retransmission of a
 /// TCP SYN, is of a second.
@@ -164,8 +161,7 @@ pub(super) fn refused<T: std::fmt::Debug>(call: impl FnOnce() -> io::Result<T>) 
 pub(super) fn elsewhere<T: Send>(run: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
-            loopback_up().expect("the loopback device up");
+            let _entered = EnteredNamespace::enter().expect("a network namespace");
             run()
         });
         thread

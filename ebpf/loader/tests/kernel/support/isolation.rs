@@ -1,7 +1,7 @@
 //! Each test in a process, namespaces and a cgroup of its own.
 
 use std::{
-    env, fs, io,
+    env, fs,
     process::{Child, Stdio},
 };
 
@@ -9,6 +9,7 @@ use nix::{
     mount::{MsFlags, mount},
     sys::{prctl, signal::Signal},
 };
+use test_network::Links;
 use testing::isolation::{Own, again, name_of};
 
 use super::Node;
@@ -56,29 +57,6 @@ fn enter(own: &Own) {
         None::<&str>,
     )
     .expect("a bpffs");
-    loopback_up().expect("the loopback device up");
-}
-
-/// Brings the loopback device of this thread's network namespace up.
-pub(crate) fn loopback_up() -> io::Result<()> {
-    let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
-    // SAFETY: all zero is a valid ifreq.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
-        *to = from.cast_signed();
-    }
-    request.ifr_ifru.ifru_flags = libc::c_short::try_from(libc::IFF_UP).map_err(io::Error::other)?;
-    // SAFETY: SIOCSIFFLAGS reads an ifreq.
-    let result = unsafe {
-        libc::ioctl(
-            std::os::fd::AsRawFd::as_raw_fd(&socket),
-            libc::SIOCSIFFLAGS,
-            &raw const request,
-        )
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    let links = Links::here().expect("netlink");
+    links.up("lo").expect("the loopback device up");
 }

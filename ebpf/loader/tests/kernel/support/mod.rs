@@ -10,7 +10,7 @@ mod sockets;
 
 pub(crate) use self::{
     foreign::{ForeignProgram, overwrite_meta, pin_array},
-    isolation::{isolated, loopback_up},
+    isolation::isolated,
     kernel::{has_tcx, release},
     left_behind::{attached, hold, leave_behind},
     node::{Node, Protocol, frontend, switch},

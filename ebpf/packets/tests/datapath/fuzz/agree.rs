@@ -30,7 +30,7 @@ fn programs_and_model_agree_on_ten_thousand_cases_that_reach_every_counter() {
     if !testing::root_or_skip(&testing::current()) {
         return;
     }
-    // In two worlds side by side: by itself it takes longer than all other tests of this program.
+    // On two nodes side by side: by itself it takes longer than all other tests of this program.
     let halves = [0, 1].map(|half| Limits {
         first: half * CASES / 2,
         cases: CASES / 2,

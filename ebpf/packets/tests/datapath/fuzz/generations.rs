@@ -21,7 +21,7 @@ use lb_packets::{
     build::tcp,
     model::{Read, read},
     table::Verdict,
-    world::{Addresses, POD_A, UPLINK, V4, V6, World},
+    test_node::{Addresses, POD_A, TestNode, UPLINK, V4, V6},
 };
 
 /// Changes of the backends.
@@ -202,7 +202,7 @@ impl Stage {
 
     /// Sends first packets of new flows until the changes are done; returns how many, and of how many sets.
     fn send(&self) -> Sent {
-        let _world = World::enter().unwrap();
+        let _node = TestNode::enter().unwrap();
         let mut sent = Sent::default();
         while !self.done.load(Ordering::SeqCst) {
             for (_, at) in FAMILIES {
@@ -244,7 +244,7 @@ impl Stage {
 impl Stage {
     /// Sends packets as fast as can be, until the changes are done; returns how many.
     fn hammer(&self) -> u64 {
-        let _world = World::enter().unwrap();
+        let _node = TestNode::enter().unwrap();
         let frame = tcp((V4.client, 40_000), (V4.cluster_ip, PORT)).syn().bytes();
         let input = Input {
             packet: &frame,

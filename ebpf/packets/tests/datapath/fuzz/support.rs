@@ -1,10 +1,10 @@
-//! A run of cases, in a world made for it.
+//! A run of cases, on a test node made for it.
 
 use std::ops::ControlFlow;
 
 use lb_packets::{
     fuzz::{Fuzzer, Kernel, Limits, Model, Report, Sockets},
-    world::World,
+    test_node::TestNode,
 };
 
 /// What the cases of the tests are drawn from: always the same, so that a failure is there again the next time. Other
@@ -30,7 +30,7 @@ pub(crate) fn run(model: Model, limits: &Limits) -> Report {
 
 /// Runs cases of several seeds with the same programs.
 pub(crate) fn run_each(model: Model, all: &[Limits]) -> Vec<Report> {
-    let _world = World::enter().unwrap();
+    let _node = TestNode::enter().unwrap();
     let sockets = Sockets::open().unwrap();
     let mut kernel = Kernel::load().unwrap();
     let mut fuzzer = Fuzzer::new(&mut kernel, model, &sockets);

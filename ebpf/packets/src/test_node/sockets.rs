@@ -1,4 +1,4 @@
-//! Sockets of the node: bound, or connected without a packet, as no host answers in a [`World`](super::World).
+//! Sockets of the node: bound, or connected without a packet, as no host answers in a [`TestNode`](super::TestNode).
 
 use std::{io, net::SocketAddr};
 

@@ -1,10 +1,10 @@
-//! The addresses of the [`World`](super::World), in both families.
+//! The addresses of the [`TestNode`](super::TestNode), in both families.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The addresses of one family.
 ///
-/// What [`World`](super::World) knows of each stands beside it; addresses without a device or a route are there to be
+/// What [`TestNode`](super::TestNode) knows of each stands beside it; addresses without a device or a route are there to be
 /// frontends, which no stack needs to know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Addresses {
