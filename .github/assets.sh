@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The files of a release, from the artefacts of its jobs: programs with their architecture in the name, and one list of sums.
+# The files of a release, from the artefacts of its jobs: programs with their architecture in the name, what they are
+# made of, the script that installs them, and one list of sums.
 #
 #   .github/assets.sh FOLDER_WITH_dist-x86_64_AND_OTHERS FOLDER
 set -euo pipefail
@@ -12,5 +13,6 @@ for architecture in x86_64 aarch64; do
     cp "$parts/dist-$architecture/$program" "$assets/$program-$architecture"
   done
 done
+cp "$(dirname "$0")/../install.sh" "$assets"
 find "$parts/contents" -name '*.cdx.json' -exec cp {} "$assets" \;
 (cd "$assets" && sha256sum -- * >SHA256SUMS && cat SHA256SUMS)

@@ -142,6 +142,9 @@ pub(crate) struct Case {
     /// Why; empty for a pass.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) why: String,
+    /// What broke, in words; of cases that failed, as far as their histories show it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) explanation: Option<Explanation>,
     /// A claim of the case that the target is known not to keep, and the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) exempt: Option<String>,
@@ -171,6 +174,22 @@ pub(crate) struct Case {
     /// Earlier tries of the case, in order: all were inconclusive.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) undecided: Vec<Undecided>,
+}
+
+/// What broke in a case that failed: sentences for people, each of one or two lines of a terminal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Explanation {
+    /// What the claim permits: `Every connection to t-ext is answered by b01.`
+    pub(crate) expected: String,
+    /// What happened, and from when: `From 30.4 s on, 201 of 203 connections to t-ext were refused.`
+    pub(crate) happened: String,
+    /// The last event before that, and what the API still says: `One second before, t (same backend) had been emptied. The
+    /// EndpointSlice of t-ext still lists b01.`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) event: Option<String>,
+    /// What to do next.
+    pub(crate) next: String,
 }
 
 /// An inconclusive try of a case that was tried again.

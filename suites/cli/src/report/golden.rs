@@ -18,6 +18,7 @@ pub(crate) fn report() -> Report {
         joint(),
         case("release-name-lattice", Verdict::Inconclusive),
         Case {
+            explanation: None,
             exempt: Some("clusterip-from-pod: its hairpin is off, see <https://example.org/1>".into()),
             ..case("clusterip-from-pod", Verdict::Fail)
         },
@@ -92,6 +93,7 @@ fn case(id: &str, verdict: Verdict) -> Case {
         tier: known.tier.to_string(),
         verdict,
         why: why.to_owned(),
+        explanation: None,
         exempt: None,
         started: "2026-05-04T03:02:03.5Z".to_owned(),
         seconds: if ran { 51.25 } else { 0.0 },
@@ -336,6 +338,7 @@ fn only_a_pass_without_an_exemption_is_a_pass() {
         (1, 2, 1, 1)
     );
     let exempt_pass = Case {
+        explanation: None,
         exempt: Some("c: why".into()),
         ..case("clusterip-from-pod", Verdict::Pass)
     };

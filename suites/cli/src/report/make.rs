@@ -115,6 +115,7 @@ fn case(report: CaseReport, exempt: Option<String>, out: &Path, of_every_case: &
         tier: report.tier,
         verdict: verdict(&report.verdict),
         why: report.verdict.why().to_owned(),
+        explanation: None,
         exempt,
         started: time(started),
         seconds: rounded(report.seconds),
