@@ -276,10 +276,11 @@ mod tests {
 
     /// Examples for users have only existing inputs.
     #[test]
-    fn the_readme_shows_calls_of_five_lines_with_the_inputs_that_there_are() {
+    fn documents_show_calls_of_five_lines_with_the_inputs_that_there_are() {
         let root = crate::steps::root();
-        let readme = fs::read_to_string(root.join("README.md")).unwrap();
-        let blocks = readme.split("\n\n").filter(|block| block.starts_with("    "));
+        let read = |document: &str| fs::read_to_string(root.join(document)).unwrap();
+        let documents = ["README.md", "docs/github.md"].map(read).join("\n\n");
+        let blocks = documents.split("\n\n").filter(|block| block.starts_with("    "));
         let mut shown = Vec::new();
         for block in blocks {
             let Some((_, called)) = block.split_once("uses: OWNER/plumbline/") else {
@@ -314,6 +315,7 @@ mod tests {
         assert_eq!(
             shown,
             [
+                ".github/workflows/conformance.yml",
                 ".github/workflows/conformance.yml",
                 ".github/actions/conformance/action.yml"
             ]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  archive ─▶ kernel + modules ─┐
-//!                               ├─▶ image (initial file system) ─▶ machine (QEMU) ─▶ events ─▶ findings ─▶ table, README
+//!                               ├─▶ image (initial file system) ─▶ machine (QEMU) ─▶ events ─▶ findings ─▶ table, docs
 //!  cargo ─▶ programs, libraries ┘
 //! ```
 //!
@@ -15,7 +15,7 @@
 //! | `machine` | QEMU, from its start to its end |
 //! | `listener` | receives and shows the events of the first process |
 //! | `findings` | results for a kernel |
-//! | `table` | kernel × feature; and whether README agrees |
+//! | `table` | kernel × feature; and whether the documentation agrees |
 
 mod archive;
 mod findings;
@@ -61,7 +61,7 @@ const LIMIT_MINUTES: u64 = 60;
 /// Uses KVM if possible; without, it is ten to twenty times as slow. Needs no root.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Exit codes: 0 all ran and passed, 1 something failed, or README disagrees, 2 could not run.
+    after_help = "Exit codes: 0 all ran and passed, 1 something failed, or docs/kernels.md disagrees, 2 could not run.
 
 Files in target/plumbline/kernels/RELEASE: console.txt (the kernel's own), output.txt (of all programs), left (a folder
 of what they left: the lab's report.yaml and evidence); for all kernels table.txt"
@@ -125,8 +125,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let text = table::of(&findings);
     print!("\n{text}");
     fs::write(folder.join("table.txt"), &text).context("failed to write table.txt")?;
-    let readme = fs::read_to_string(steps::root().join("README.md")).context("failed to read README.md")?;
-    let differences = table::differences(&readme, &findings)?;
+    let page = fs::read_to_string(steps::root().join(table::PAGE))
+        .with_context(|| format!("failed to read {}", table::PAGE))?;
+    let differences = table::differences(&page, &findings)?;
     for difference in &differences {
         println!("{difference}");
     }

@@ -1,4 +1,4 @@
-//! Table of kernel × feature; and whether README's table agrees.
+//! Table of kernel × feature; and whether the documentation's table agrees.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,9 @@ use anyhow::Context as _;
 
 use super::findings::{Findings, Tests};
 
-/// Beginning of the first line of README's table.
+/// Page with the documentation's table.
+pub(super) const PAGE: &str = "docs/kernels.md";
+/// Beginning of the first line of its table.
 const HEADER: &str = "    feature ";
 
 /// The whole table.
@@ -57,10 +59,9 @@ pub(super) fn of(findings: &[Findings]) -> String {
     text
 }
 
-/// Differences between README's table and the findings, for the kernels that it names.
-pub(super) fn differences(readme: &str, findings: &[Findings]) -> anyhow::Result<Vec<String>> {
-    let stated =
-        stated(readme).with_context(|| format!("README.md has no table that begins with {HEADER:?}"))?;
+/// Differences between the page's table and the findings, for the kernels that it names.
+pub(super) fn differences(page: &str, findings: &[Findings]) -> anyhow::Result<Vec<String>> {
+    let stated = stated(page).with_context(|| format!("{PAGE} has no table that begins with {HEADER:?}"))?;
     let mut differences = Vec::new();
     for found in findings {
         let release = found.release();
@@ -74,24 +75,22 @@ pub(super) fn differences(readme: &str, findings: &[Findings]) -> anyhow::Result
                 .map_or("nothing", String::as_str);
             let is = if *offered { "yes" } else { "no" };
             if said != is {
-                differences.push(format!(
-                    "README.md says {said} of {name} on {release}: it is {is}"
-                ));
+                differences.push(format!("{PAGE} says {said} of {name} on {release}: it is {is}"));
             }
         }
     }
     Ok(differences)
 }
 
-/// README's table.
+/// The page's table.
 struct Stated {
     releases: Vec<String>,
     rows: Vec<(String, Vec<String>)>,
 }
 
 /// At least two blanks separate columns.
-fn stated(readme: &str) -> Option<Stated> {
-    let mut lines = readme.lines().skip_while(|line| !line.starts_with(HEADER));
+fn stated(page: &str) -> Option<Stated> {
+    let mut lines = page.lines().skip_while(|line| !line.starts_with(HEADER));
     let cells = |line: &str| -> Vec<String> {
         let cells = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty());
         cells.map(str::to_owned).collect()
@@ -198,8 +197,8 @@ mod tests {
         assert_eq!(
             said,
             [
-                "README.md says yes of TCX on 6.1: it is no",
-                "README.md says nothing of filters of clsact on 6.1: it is yes"
+                "docs/kernels.md says yes of TCX on 6.1: it is no",
+                "docs/kernels.md says nothing of filters of clsact on 6.1: it is yes"
             ]
         );
         differences("no table", &[]).expect_err("there is none");
