@@ -2,6 +2,8 @@
 
 use std::{fmt, path::PathBuf, time::Duration};
 
+use kube::core::ObjectList;
+
 /// Why a cluster can't be used: what was expected, what was found, and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum KubernetesError {
@@ -261,6 +263,14 @@ pub(super) fn api(what: impl Into<String>) -> impl FnOnce(kube::Error) -> Kubern
     move |error| KubernetesError::Api {
         what,
         why: words(&error),
+    }
+}
+
+/// The listed objects: none, where the account may not list them or the API server does not know them.
+pub(super) fn if_any<T: Clone>(listed: kube::Result<ObjectList<T>>) -> kube::Result<Vec<T>> {
+    match listed {
+        Err(kube::Error::Api(status)) if status.is_forbidden() || status.is_not_found() => Ok(Vec::new()),
+        listed => listed.map(|list| list.items),
     }
 }
 

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use super::{
-    ExecArguments, Host, KubernetesError, LIMITS, Options, Tier,
+    ExecArguments, Host, KubernetesError, LIMITS, Options, Tier, agents,
     api_servers::ListedServers,
     error::words,
     node_access,
@@ -31,7 +31,6 @@ use super::{
     options::{host_pod, on_host},
     software,
     survey::{self, survey},
-    target_agents,
 };
 
 /// What another process needs to attach to the same cluster, except for the provider's own parts.
@@ -191,7 +190,7 @@ impl KubernetesCluster {
 /// Adds the agents that the target describes, unless the provider has a part for them.
 fn with_agents(mut own: Own, client: &Client, options: &Options) -> Own {
     if own.parts.agents.is_none() {
-        own.parts.agents = target_agents::agents(client, options);
+        own.parts.agents = agents::agents(client, options);
     }
     own
 }

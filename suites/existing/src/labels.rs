@@ -12,3 +12,5 @@ pub(super) const LEASE: &str = "plumbline-run";
 pub(super) const OS: &str = "kubernetes.io/os";
 /// Node label: architecture.
 pub(super) const ARCHITECTURE: &str = "kubernetes.io/arch";
+/// Label of agents' pods, and of their ConfigMaps, that runs have made beside the agents' DaemonSet.
+pub(super) const CUSTOM: &str = "plumbline-run/custom-agent";

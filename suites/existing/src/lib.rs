@@ -17,14 +17,14 @@
 //! Files: `options` (options of a run), `kubeconfig` (its files), `kubernetes_cluster` (survey and assembly),
 //! `survey` and `rights` (checks before the run), `node_discovery` (finds nodes that can't be listed), `api_servers`
 //! (endpoints of `default/kubernetes`), `secrets` (image pull Secrets), `labels`, `guard`, `lease`, `holders`, `lease_note`
-//! and `pods` (the run's hold of the cluster), `target_agents` (observes agents), `agents` and `daemon_set` (stop and
-//! start agents), `node_access` (access to nodes through the run's pods), `on_node` and `container` (programs in these
-//! pods), `exec` (a program in a pod, and its pipes), `http_proxy` (HTTP proxy of the API server), `software` (its versions), `error`, `limits`.
+//! and `pods` (the run's hold of the cluster), `agents` (the agents of a target: observed, stopped, started,
+//! reconfigured, cleaned up after), `node_access` (access to nodes through the run's pods), `on_node` and `container`
+//! (programs in these pods), `exec` (a program in a pod, and its pipes), `http_proxy` (HTTP proxy of the API server),
+//! `software` (versions and configuration), `error`, `limits`.
 
 mod agents;
 mod api_servers;
 mod container;
-mod daemon_set;
 mod error;
 mod exec;
 mod guard;
@@ -45,10 +45,9 @@ mod rights;
 mod secrets;
 mod software;
 mod survey;
-mod target_agents;
 
+pub use agents::{CustomAgents, InstalledAgents, Processes, give_back};
 pub use container::container_process;
-pub use daemon_set::give_back;
 pub use error::KubernetesError;
 pub use exec::{ExecArguments, exec_in_pod};
 pub use guard::Guard;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::KubernetesError;
 
@@ -11,6 +11,8 @@ use super::KubernetesError;
 pub struct Limits {
     /// One request to the API and its response.
     pub request: Duration,
+    /// From the end of a connection until another API server answers: the one that it went to may have been stopped.
+    pub reconnect: Duration,
     /// Interval between checks of a condition.
     pub look: Duration,
     /// Buffer of each of stdin, stdout and stderr, in bytes.
@@ -49,6 +51,7 @@ pub struct Limits {
 /// The limits in force.
 pub const LIMITS: Limits = Limits {
     request: Duration::from_secs(30),
+    reconnect: Duration::from_secs(10),
     look: Duration::from_millis(250),
     pipe_bytes: 64 * 1024,
     log_lines: 5000,
@@ -77,4 +80,65 @@ pub(super) async fn ask<T>(
             what: what.to_owned(),
             limit: LIMITS.request,
         })
+}
+
+/// Sends a request that may be repeated, and repeats it for a limited time while no API server responds: a connection
+/// ends with the server that a case has stopped, and another server accepts the next one.
+pub(super) async fn ask_again<T, F>(
+    what: &str,
+    question: impl Fn() -> F,
+) -> Result<kube::Result<T>, KubernetesError>
+where
+    F: Future<Output = kube::Result<T>>,
+{
+    let began = Instant::now();
+    loop {
+        match ask(what, question()).await? {
+            Err(error) if !matches!(error, kube::Error::Api(_)) && began.elapsed() < LIMITS.reconnect => {
+                tracing::debug!(what, %error, "no response; the request is repeated");
+                sleep(LIMITS.look).await;
+            }
+            answer => return Ok(answer),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::Cell, io};
+
+    use kube::core::Status;
+
+    use super::*;
+
+    fn broken() -> kube::Error {
+        kube::Error::Service(Box::new(io::Error::from(io::ErrorKind::ConnectionReset)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_is_repeated_while_no_api_server_responds_and_not_for_ever() {
+        let sent = Cell::new(0_u32);
+        let answer = ask_again("list", || {
+            sent.set(sent.get() + 1);
+            let answers = sent.get() > 3;
+            async move { if answers { Ok(7) } else { Err(broken()) } }
+        });
+        assert_eq!((answer.await.unwrap().unwrap(), sent.get()), (7, 4));
+
+        let began = Instant::now();
+        let answer = ask_again("list", || async { Err::<(), _>(broken()) });
+        assert!(matches!(answer.await.unwrap(), Err(kube::Error::Service(_))));
+        assert!(began.elapsed() >= LIMITS.reconnect && began.elapsed() < LIMITS.request);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_an_api_server_refuses_is_not_asked_again() {
+        let sent = Cell::new(0);
+        let answer = ask_again("list", || {
+            sent.set(sent.get() + 1);
+            async { Err::<(), _>(kube::Error::Api(Status::failure("no", "Forbidden").boxed())) }
+        });
+        assert!(matches!(answer.await.unwrap(), Err(kube::Error::Api(_))));
+        assert_eq!(sent.get(), 1);
+    }
 }

@@ -14,10 +14,10 @@ use kube::{
 use tokio::time::timeout;
 
 use super::{
-    KubernetesError, LIMITS, Options, Tier, api_servers, daemon_set, error,
+    KubernetesError, LIMITS, Options, Tier, agents, api_servers, error,
     labels::{ARCHITECTURE, OS},
     limits::ask,
-    rights, target_agents,
+    rights,
 };
 
 /// Reads the description of a cluster, and why nodes are left out. Nothing is written: the one Service that is sent
@@ -45,12 +45,7 @@ pub(super) async fn survey(
         None => choose(list(client).await?, &options.pods.architectures)?,
     };
     let mut capabilities = families(client, options.confined().unwrap_or("default")).await?;
-    if let Some(agents) = &options.tested.agents {
-        target_agents::check(client, agents, &nodes).await?;
-        if options.tier >= Tier::Node {
-            daemon_set::expect(client, &agents.agent).await?;
-        }
-    }
+    agents::check(client, options, &nodes).await?;
     capabilities.insert(Capability::ApiWrite);
     if own.nodes.is_none() {
         capabilities.extend(of_nodes(options));

@@ -125,7 +125,7 @@ impl PodAccess for Places {
 }
 
 /// Writes a file of evidence.
-pub(super) fn keep(path: &Path, text: &str) -> Result<(), ClusterError> {
+fn keep(path: &Path, text: &str) -> Result<(), ClusterError> {
     fs::write(path, text).map_err(|error| ClusterError::Failed {
         what: format!("write {}", path.display()),
         why: error.to_string(),

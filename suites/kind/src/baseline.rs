@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use kube::Client;
 
 use super::{
-    KindError, LIMITS, PROGRAMS, PodNetwork, agents, containers::Container, process_lookup, state::Folder,
+    KindError, LIMITS, PROGRAMS, PodNetwork, containers::Container, deployment, process_lookup, state::Folder,
 };
 
 /// File in the cluster's folder.
@@ -22,7 +22,7 @@ pub(super) async fn note(
     network: PodNetwork,
 ) -> Result<(), KindError> {
     if network == PodNetwork::Kind {
-        agents::nodes_ready(client).await?;
+        deployment::nodes_ready(client).await?;
     }
     folder.put(FILE, &look(nodes).await?)
 }

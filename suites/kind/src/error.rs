@@ -205,13 +205,11 @@ pub enum KindError {
         addresses: String,
     },
     /// The agents of some nodes are not ready.
-    #[error("the agents of {nodes} are not ready within {limit:?}: {why}")]
+    #[error("not all agents are ready within {limit:?}: {why}")]
     NoAgents {
-        /// Names of the nodes.
-        nodes: String,
         /// How long was waited.
         limit: Duration,
-        /// Messages of the pods.
+        /// The nodes, with messages of their pods.
         why: String,
     },
     /// Two API servers need two nodes.

@@ -2,22 +2,22 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
-use cluster::{
-    ApiEndpoints, Capability, Cluster, Parts,
-    target::{Target, program::Program},
+use cluster::{ApiEndpoints, Capability, Cluster, Parts};
+use existing::{
+    About, ApiPods, Connection, InstalledAgents, KubernetesCluster, Options, Own, PodOptions, Tested, Tier,
+    give_back,
 };
-use existing::{About, ApiPods, Connection, KubernetesCluster, Options, Own, PodOptions, Tested, Tier};
 use kube::Client;
 
 use super::{
     Existing, KindConfig, KindError, KindTarget, PodNetwork,
     access::{DebugClient, Places},
-    agent_control::KindAgents,
-    agents::{self, Agents},
+    agents::{self, Deployed},
     api::{self, ApiServers},
     baseline,
     containers::{self, Container},
     control_plane::KindControlPlane,
+    deployment,
     load_balancers::{self, LoadBalancers},
     manifests, outside, pool,
     programs::{self, Programs},
@@ -89,14 +89,14 @@ impl KindCluster {
             create(&tools, config, &folder).await?;
             watch.done("cluster made");
         }
-        let nodes = containers::nodes(&tools, &config.name).await?;
+        let nodes = Arc::new(containers::nodes(&tools, &config.name).await?);
         let api = api::of_cluster(&tools, config, &folder, &nodes, &probe).await?;
         if api.are_several() {
             watch.done("two API servers");
         }
         let connection = connection(&folder);
         let client = api::answering(&connection).await?;
-        agents::expect_proxy(&client, config).await?;
+        deployment::expect_proxy(&client, config).await?;
         if existing == Existing::Use {
             load_balancers::expect_alone(&client, &config.name).await?;
         }
@@ -104,7 +104,7 @@ impl KindCluster {
         for image in [Some(&probe_image), agent_image.as_ref()].into_iter().flatten() {
             image.load_into_nodes(&tools, &config.name, &nodes).await?;
         }
-        for node in &nodes {
+        for node in nodes.iter() {
             programs::install(node, &programs.plumbline, "plumbline")?;
         }
         outside::start(&tools, &config.name, &probe, &containers::network(&nodes)).await?;
@@ -116,39 +116,36 @@ impl KindCluster {
         if existing == Existing::Refuse && config.target == KindTarget::Reference {
             baseline::note(&client, &folder, &nodes, config.pod_network).await?;
         }
-        let (target, program) = target(config.target)?;
-        let agents = Agents::new(config.target, program.clone(), folder.clone());
+        let deployed = Deployed::find(config.target, config.pod_network)?;
+        let agents = deployed.agents(&client, &config.name, &nodes);
         let front = api.front();
         match &agent_image {
             Some(image) => {
                 let wanted = wanted(&image.name, &nodes, config, front)?;
-                agents::apply(&client, &manifests::objects(&wanted)?).await?;
+                deployment::apply(&client, &manifests::objects(&wanted)?).await?;
             }
             None => {
                 if let Some(front) = front {
-                    agents::set_proxy_api_server(&client, front).await?;
+                    deployment::set_proxy_api_server(&client, front).await?;
                 }
-                agents::exclude_stopped_nodes(&client, agents.daemon_set()).await?;
             }
         }
         if existing == Existing::Use {
-            agents.reset_agents(&client, &nodes).await?;
+            // A killed run may have left agents stopped, in a variant, or redirected.
+            give_back(&client, Some(&config.name)).await?;
         }
-        agents.all_ready(&client, &nodes).await?;
-        for node in &nodes {
-            agents.keep_program(&client, node).await?;
-        }
+        agents::all_ready(&agents, &nodes).await?;
         watch.done("agents ready");
         if config.pod_network == PodNetwork::Agent {
             // Kubelet looks for a CNI plugin every few seconds.
-            agents::nodes_ready(&client).await?;
+            deployment::nodes_ready(&client).await?;
             watch.done("nodes ready");
         }
         let route = outside::route(&tools, &config.name).await?;
         let balancers = LoadBalancers::start(client.clone(), pool, &nodes, &route).await?;
         let options = Options {
             provider: "kind".to_owned(),
-            tested: tested(config.target, &target, &program, front.is_some()),
+            tested: tested(config.target, &deployed, front.is_some()),
             connection,
             tier: Tier::Node,
             image: probe,
@@ -165,13 +162,16 @@ impl KindCluster {
             agents,
             knows_policies: api::policies_are_known(&client).await?,
             api: api.clone(),
-            pods_without_agents: config.pod_network == PodNetwork::Kind,
             outside: outside::process(&tools, &config.name).await?,
         };
         let own = running.own(&options, &client, &folder)?;
         let mut surveyed = KubernetesCluster::survey(options, own).await?;
-        let agent = target.cluster.map(|installed| installed.agent);
-        surveyed.look_at_software(agent.as_ref(), &images).await;
+        let agent = deployed
+            .target()
+            .cluster
+            .as_ref()
+            .map(|installed| &installed.agent);
+        surveyed.look_at_software(agent, &images).await;
         folder.put(ABOUT, surveyed.about())?;
         if let Some(undo) = undo {
             undo.disarm();
@@ -204,16 +204,20 @@ impl KindCluster {
         let label = about.description.target.clone();
         let kind = KindTarget::find(&label)?;
         let client = about.options.connection.client().await?;
-        let nodes = containers::nodes(&tools, name).await?;
+        let nodes = Arc::new(containers::nodes(&tools, name).await?);
         let api = ApiServers::of(&folder, &nodes)?;
         let can = &about.description.capabilities;
+        let network = if can.contains(&Capability::PodsWithoutAgents) {
+            PodNetwork::Kind
+        } else {
+            PodNetwork::Agent
+        };
         let running = RunningCluster {
+            agents: Deployed::find(kind, network)?.agents(&client, name, &nodes),
             nodes,
-            agents: Agents::new(kind, target(kind)?.1, folder.clone()),
             // From the start of the cluster: after a killed run, no API server may be left to answer.
             knows_policies: can.contains(&Capability::Unreconciled),
             api: api.clone(),
-            pods_without_agents: can.contains(&Capability::PodsWithoutAgents),
             outside: outside::process(&tools, name).await?,
         };
         let own = running.own(&about.options, &client, &folder)?;
@@ -279,24 +283,31 @@ impl KindCluster {
         self.api.settle().await
     }
 
-    /// Keeps the cluster when the run ends: Services of type LoadBalancer release their addresses.
+    /// Keeps the cluster when the run ends: its DaemonSets are restored, and Services of type LoadBalancer release
+    /// their addresses.
     ///
     /// # Errors
     /// That can't be recorded; the API does not answer. The cluster is kept all the same.
     pub async fn keep(&self) -> Result<(), KindError> {
         self.folder.keep()?;
-        match &self.balancers {
+        let ended = match &self.balancers {
             Some(balancers) => balancers.end().await,
             None => Ok(()),
-        }
+        };
+        give_back(&self.cluster.client(), Some(self.name())).await?;
+        ended
     }
 
-    /// Releases addresses that a dead run has assigned to Services of type LoadBalancer; returns which.
+    /// Restores DaemonSets that a dead run has borrowed, and releases addresses that it has assigned to Services of
+    /// type LoadBalancer; returns what was done.
     ///
     /// # Errors
     /// The API does not answer.
     pub async fn take_back(&self) -> Result<Vec<String>, KindError> {
-        load_balancers::give_back(&self.cluster.client(), None).await
+        let client = self.cluster.client();
+        let mut done = give_back(&client, Some(self.name())).await?;
+        done.extend(load_balancers::give_back(&client, None).await?);
+        Ok(done)
     }
 
     /// Removes the cluster.
@@ -312,32 +323,24 @@ impl KindCluster {
 
 /// Facts of a running cluster, on this host.
 struct RunningCluster {
-    nodes: Vec<Container>,
-    agents: Agents,
+    nodes: Arc<Vec<Container>>,
+    agents: InstalledAgents,
     knows_policies: bool,
     api: ApiServers,
-    pods_without_agents: bool,
     outside: u32,
 }
 
 impl RunningCluster {
     /// The parts of the cluster for cases.
     fn own(self, options: &Options, client: &Client, folder: &Folder) -> Result<Own, KindError> {
-        let nodes = Arc::new(self.nodes);
         let places = Arc::new(Places {
-            nodes: Arc::clone(&nodes),
+            nodes: self.nodes,
             client: DebugClient(client.clone()),
             pods: ApiPods::new(client.clone(), options.clone()),
             outside: self.outside,
             baseline: baseline::read(folder)?,
             plumbline: options.plumbline.clone(),
         });
-        let agents = KindAgents {
-            nodes,
-            client: DebugClient(client.clone()),
-            agents: self.agents,
-            pods_without_agents: self.pods_without_agents,
-        };
         let control_plane = KindControlPlane {
             client: DebugClient(client.clone()),
             api: self.api,
@@ -349,7 +352,7 @@ impl RunningCluster {
             pods: Some(Arc::clone(&places) as _),
             parts: Parts {
                 nodes: Some(Arc::clone(&places) as _),
-                agents: Some(Arc::new(agents)),
+                agents: Some(Arc::new(self.agents)),
                 control_plane: Some(Arc::new(control_plane)),
                 outside: Some(places),
                 has_load_balancers: true,
@@ -381,26 +384,16 @@ fn connection(folder: &Folder) -> Connection {
     }
 }
 
-/// The target, and its program.
-fn target(kind: KindTarget) -> Result<(Target, Program), KindError> {
-    let target = Target::find(kind.name())?;
-    let program = target.lab.clone().ok_or_else(|| KindError::Target {
-        target: kind.name().to_owned(),
-        expected: "one whose file says how its program is cleaned up after".to_owned(),
-    })?;
-    Ok((target, program))
-}
-
-fn tested(kind: KindTarget, target: &Target, program: &Program, shared: bool) -> Tested {
-    // Custom pods need the reference agent's template.
-    let ours = (kind == KindTarget::Reference).then_some(program);
-    let ways = ours.map_or_else(ApiEndpoints::default, |program| program.api.ways());
+fn tested(kind: KindTarget, deployed: &Deployed, shared: bool) -> Tested {
+    let program = deployed.configurable();
+    let ways = program.map_or_else(ApiEndpoints::default, |program| program.api.ways());
+    let target = deployed.target();
     Tested {
         label: kind.name().to_owned(),
         features: target.features.clone(),
         deviations: target.deviations.clone(),
         ways: ApiEndpoints { shared, ..ways },
-        variants: ours
+        variants: program
             .map(|program| program.variants.keys().copied().collect())
             .unwrap_or_default(),
         agents: None,

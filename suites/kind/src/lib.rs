@@ -5,7 +5,7 @@
 //!  KindCluster ─▶ KubernetesCluster ─ Client ─▶ API server of the cluster
 //!      │               └─ Cluster, of the parts
 //!      │                    ├─ Places: nodes, pods, the outside client: setns + cgroup, found by containers' and pods' processes
-//!      │                    ├─ KindAgents: a DaemonSet that stays away from labelled nodes
+//!      │                    ├─ existing::InstalledAgents, with processes that are found on this host
 //!      │                    └─ KindControlPlane: the API servers
 //!      ├─ LoadBalancers: addresses for Services, as long as this process has the cluster
 //!      ├─ kind create ◀─ configuration (families, kube-proxy's mode, image of the nodes)
@@ -19,25 +19,25 @@
 //!
 //! Not supported: another API endpoint for kube-proxy in a case.
 //!
-//! Shared code: of `existing`, the cluster behind the API and its connection; of `lab`, network namespaces, links and
-//! routes of this host, the front of API servers, and faults held by a connection.
+//! Shared code: of `existing`, the cluster behind the API, its connection and its agents; of `lab`, network namespaces,
+//! links and routes of this host, the front of API servers, and faults held by a connection.
 //!
 //! Files: `config` (settings), `kind_cluster` (created or reused), `removal`, `programs` (the project's programs),
-//! `baseline` (state of nodes before their agents), `access` (pods, nodes and the outside client), `agent_control`
-//! and `control_plane` (other parts for cases), `agents`, `api` (API servers, a second one, and their faults),
-//! `manifests` (the agent's objects), `images`, `outside` (the outside client and its router), `outside_route`
-//! (routes from client to router), `load_balancers` and `pool` (their addresses), `docker_inspect` (output of `docker
-//! inspect`), `containers` and `process_lookup` (namespaces, paths and processes on this host), `tools` (Docker and kind),
-//! `state` (the folder of a cluster), `steps`, `error`, `limits`.
+//! `baseline` (state of nodes before their agents), `access` (pods, nodes and the outside client), `agents` and
+//! `control_plane` (other parts for cases), `api` (API servers, a second one, and their faults), `manifests` and
+//! `deployment` (the agent's objects, and kube-proxy's), `images`, `outside` (the outside client and its router),
+//! `outside_route` (routes from client to router), `load_balancers` and `pool` (their addresses), `docker_inspect`
+//! (output of `docker inspect`), `containers` and `process_lookup` (namespaces, paths and processes on this host),
+//! `tools` (Docker and kind), `state` (the folder of a cluster), `steps`, `error`, `limits`.
 
 mod access;
-mod agent_control;
 mod agents;
 mod api;
 mod baseline;
 mod config;
 mod containers;
 mod control_plane;
+mod deployment;
 mod docker_inspect;
 mod error;
 mod images;

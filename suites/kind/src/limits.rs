@@ -9,14 +9,10 @@ pub struct Limits {
     pub docker: Duration,
     /// One kind command: creating a cluster, which may pull its node image first.
     pub kind: Duration,
-    /// From a change of the agent's DaemonSet or labels until the agent runs or is gone.
-    pub agent: Duration,
     /// From the start of an agent until it is ready.
     pub agents_ready: Duration,
     /// One request to an agent's readiness endpoint.
     pub agent_ready: Duration,
-    /// One clean-up command of an agent.
-    pub agent_cleanup: Duration,
     /// One count of the programs, pins and rules of a node.
     pub count: Duration,
     /// From a change of its manifest until an API server has ended, with its open requests completed, or is ready.
@@ -44,10 +40,8 @@ pub struct Limits {
 pub const LIMITS: Limits = Limits {
     docker: Duration::from_secs(120),
     kind: Duration::from_secs(600),
-    agent: Duration::from_secs(60),
     agents_ready: Duration::from_secs(120),
     agent_ready: Duration::from_secs(1),
-    agent_cleanup: Duration::from_secs(20),
     count: Duration::from_secs(30),
     api_server: Duration::from_secs(60),
     policy: Duration::from_secs(30),

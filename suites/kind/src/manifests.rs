@@ -13,8 +13,8 @@ pub(super) const AGENT: &str = "plumbline-agent";
 pub(super) const CONFIGURATION: &str = "agent.yaml";
 /// Its namespace.
 pub(super) const NAMESPACE: &str = "kube-system";
-/// Label of nodes whose agent a case keeps stopped.
-pub(super) const STOPPED: &str = "plumbline-agent-stopped";
+/// The option of its configuration that lists addresses of the API.
+pub(super) const ADDRESSES: &str = "api-server";
 
 /// Folder of CNI configurations, and the volume by which the agent writes there.
 const CNI_FOLDER: &str = "/etc/cni/net.d";
@@ -55,7 +55,7 @@ pub(super) fn objects(wanted: &Wanted<'_>) -> Result<Vec<Value>, KindError> {
                     PodNetwork::Agent => "pod-network: true\n",
                 };
                 object["data"][CONFIGURATION] =
-                    format!("{text}api-server:\n- https://{}\n{more}", wanted.server).into();
+                    format!("{text}{ADDRESSES}:\n- https://{}\n{more}", wanted.server).into();
             }
             Some("DaemonSet") => {
                 daemon_set(object, wanted).map_err(|lacks| wrong(format!("it has no {lacks}")))?;
@@ -66,16 +66,8 @@ pub(super) fn objects(wanted: &Wanted<'_>) -> Result<Vec<Value>, KindError> {
     Ok(all)
 }
 
-/// Keeps a DaemonSet off nodes whose agent a case has stopped.
-pub(super) fn affinity() -> Value {
-    json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
-        "nodeSelectorTerms": [{"matchExpressions": [{"key": STOPPED, "operator": "DoesNotExist"}]}],
-    }}})
-}
-
 fn daemon_set(object: &mut Value, wanted: &Wanted<'_>) -> Result<(), &'static str> {
     let pod = &mut object["spec"]["template"]["spec"];
-    pod["affinity"] = affinity();
     let containers = pod["containers"].as_array_mut().ok_or("containers")?;
     let container = containers.first_mut().ok_or("container")?;
     container["image"] = wanted.image.into();

@@ -9,7 +9,7 @@ use std::{
 };
 
 use cluster::spawn::{self, Placement};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -26,7 +26,11 @@ const COMM: usize = 15;
 
 /// Id of a pod's only container, without the name of its runtime.
 pub(super) fn container_id(pod: &Pod) -> Option<&str> {
-    let status = pod.status.as_ref()?.container_statuses.as_ref()?.first()?;
+    id(pod.status.as_ref()?.container_statuses.as_ref()?.first()?)
+}
+
+/// Id of a container, without the name of its runtime.
+pub(super) fn id(status: &ContainerStatus) -> Option<&str> {
     let id = status.container_id.as_deref()?;
     Some(id.rsplit('/').next().unwrap_or(id))
 }

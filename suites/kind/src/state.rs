@@ -1,4 +1,4 @@
-//! A cluster's folder `/var/lib/plumbline/kind/<name>`: lock, kubeconfig, records of its agents. Like the containers,
+//! A cluster's folder `/var/lib/plumbline/kind/<name>`: lock, kubeconfig, description. Like the containers,
 //! it survives a restart of the host.
 //!
 //! The run that made the cluster holds the lock. A folder with a free lock that is not kept belongs to a dead run.
@@ -11,9 +11,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use cluster::{ApiEndpoint, Variant};
 use lab::{check_name, named_in};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::{KindError, error::io_error};
 
@@ -34,19 +33,6 @@ pub(super) struct Folder {
 pub(super) struct Lock {
     /// Never read: it holds the lock.
     _file: File,
-}
-
-/// Record of the agent of a node: its pods are replaced at each start.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct AgentRecord {
-    /// Number of starts in removed pods.
-    pub(super) starts: u32,
-    /// How the last of them ended.
-    pub(super) last_exit: Option<String>,
-    /// Configuration of the last start, if it was not the default one.
-    pub(super) variant: Option<Variant>,
-    /// API endpoint that a case has set.
-    pub(super) way: Option<ApiEndpoint>,
 }
 
 impl Folder {
@@ -175,16 +161,6 @@ impl Folder {
             .map_err(io_error(format!("write {}", path.display())))
     }
 
-    /// The record of a node's agent.
-    pub(super) fn agent(&self, node: &str) -> Result<AgentRecord, KindError> {
-        Ok(self.read(&agent_file(node))?.unwrap_or_default())
-    }
-
-    /// Writes the record of a node's agent.
-    pub(super) fn set_agent(&self, node: &str, record: &AgentRecord) -> Result<(), KindError> {
-        self.put(&agent_file(node), record)
-    }
-
     /// Reads a value from a file; `None` if the file does not exist.
     pub(super) fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, KindError> {
         let path = self.path.join(name);
@@ -217,10 +193,6 @@ fn folder_path(root: &Path, former: &Path, name: &str) -> PathBuf {
     } else {
         path
     }
-}
-
-fn agent_file(node: &str) -> String {
-    format!("agent-{node}.json")
 }
 
 #[cfg(test)]

@@ -300,13 +300,13 @@ async fn agents_are_seen(admin: &Client, options: &Options) {
         let ended = json!({"terminated": {"exitCode": 137}});
         Patch::Merge(json!({"status": {"containerStatuses": [{
             "name": "agent", "image": "agent", "imageID": "", "ready": true, "restartCount": restarts,
-            "lastState": if restarts > 0 { ended } else { json!({}) },
+            "containerID": "containerd://abc", "lastState": if restarts > 0 { ended } else { json!({}) },
         }]}}))
     };
     let params = PatchParams::default();
     pods.patch_status("agent", &params, &runs(0)).await.unwrap();
     let cluster = KubernetesCluster::survey(options, Own::default()).await.unwrap();
-    for (restarts, starts, last_exit) in [(0, 1, None), (0, 1, None), (3, 2, Some("exit code 137"))] {
+    for (restarts, starts, last_exit) in [(0, 1, None), (0, 1, None), (3, 4, Some("exit code 137"))] {
         pods.patch_status("agent", &params, &runs(restarts))
             .await
             .unwrap();
@@ -336,6 +336,7 @@ async fn own_namespaces(admin: &Client, options: &Options) {
     seen.tier = Tier::Api;
     agents_are_seen(admin, &seen).await;
     borrowed::agents_are_stopped_and_given_back(admin, options).await;
+    borrowed::agents_are_started_in_other_configurations(admin, &options.run).await;
 
     let mut less: ClusterRole = typed(role);
     for rule in less.rules.iter_mut().flatten() {

@@ -1,58 +1,75 @@
-//! Resets the agents of a reused cluster after its last run was killed.
+//! The agents of a cluster that is used again after its last run was killed.
 
-use cluster::target::Target;
-use k8s_openapi::api::core::v1::{ConfigMap, Node};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use serde_json::json;
+use std::{collections::BTreeSet, path::PathBuf};
+
+use cluster::{AgentControl as _, ApiEndpoint, Capability, ClusterError, RUN_LABEL, Variant};
+use existing::give_back;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    manifests::STOPPED,
-    state::AgentRecord,
+    manifests::NAMESPACE,
     test_api::{TestApi, typed},
 };
 
-/// A node whose agent runs in a variant, with a record of it.
+/// Name of the cluster, by which its runs label what they change.
+const CLUSTER: &str = "test";
+/// A node whose agent runs in a variant.
 const VARIANT: &str = "variant";
 /// A node whose agent was redirected, and is stopped.
 const REDIRECTED: &str = "redirected";
-/// A node with a custom pod without a record: the run was killed before it wrote that.
-const UNRECORDED: &str = "unrecorded";
 /// A node whose agent was stopped.
 const DOWN: &str = "down";
 /// A node whose agent was not changed.
 const WHOLE: &str = "whole";
-const NODES: [&str; 5] = [VARIANT, REDIRECTED, UNRECORDED, DOWN, WHOLE];
+/// A node that a run with a kubeconfig uses.
+const OTHERS: &str = "others";
+const NODES: [&str; 5] = [VARIANT, REDIRECTED, DOWN, WHOLE, OTHERS];
 
 struct TestCluster {
     test_api: TestApi,
-    agents: Agents,
-    nodes: Vec<Container>,
+    deployed: Deployed,
+    nodes: Arc<Vec<Container>>,
 }
 
 impl TestCluster {
     async fn new() -> Self {
         let test_api = TestApi::start().await;
-        let target = Target::find(KindTarget::Reference.name()).expect("the reference agent");
-        let program = target.lab.expect("its program");
-        let agents = Agents::new(KindTarget::Reference, program, test_api.folder.clone());
         let nodes: Api<Node> = Api::all(test_api.client.clone());
         for name in NODES {
             let node = typed(json!({"metadata": {"name": name}}));
             nodes.create(&PostParams::default(), &node).await.expect("a node");
         }
+        let own = json!({
+            "metadata": {"name": AGENT},
+            "data": {CONFIGURATION: "cgroup: /c\napi-server:\n- https://172.18.0.3:6443\n"},
+        });
+        let maps: Api<ConfigMap> = Api::namespaced(test_api.client.clone(), NAMESPACE);
+        let made = maps.create(&PostParams::default(), &typed(own)).await;
+        made.expect("a ConfigMap");
         Self {
             test_api,
-            agents,
-            nodes: NODES.map(container).into(),
+            deployed: Deployed::find(KindTarget::Reference, PodNetwork::Kind).expect("the reference agent"),
+            nodes: Arc::new(NODES.map(container).into()),
         }
     }
 
+    /// The agents as each process has them.
+    fn agents(&self) -> InstalledAgents {
+        self.deployed.agents(&self.test_api.client, CLUSTER, &self.nodes)
+    }
+
     /// A pod of an agent, started twice.
-    async fn runs(&self, app: &str, node: &str) {
-        let name = format!("{app}-{node}");
+    async fn runs(&self, node: &str, mut metadata: Value) {
+        let name = format!("agent-{node}");
+        metadata["name"] = name.clone().into();
         let pod = typed(json!({
-            "metadata": {"name": name, "labels": {"app.kubernetes.io/name": app}},
+            "metadata": metadata,
             "spec": {"nodeName": node, "containers": [{"name": "agent", "image": "agent"}]},
         }));
         let pods = self.pods();
@@ -66,15 +83,11 @@ impl TestCluster {
         done.expect("its status");
     }
 
-    /// Records a change of an agent, as a case does.
-    fn record_change(&self, node: &str, variant: Option<Variant>, way: Option<ApiEndpoint>) {
-        let record = AgentRecord {
-            starts: 3,
-            variant,
-            way,
-            ..AgentRecord::default()
-        };
-        self.test_api.folder.set_agent(node, &record).expect("a note");
+    async fn label(&self, node: &str, run: &str) {
+        let nodes: Api<Node> = Api::all(self.test_api.client.clone());
+        let patch = Patch::Merge(json!({"metadata": {"labels": {RUN_LABEL: run}}}));
+        let done = nodes.patch(node, &PatchParams::default(), &patch).await;
+        done.expect("a label");
     }
 
     fn pods(&self) -> Api<Pod> {
@@ -90,7 +103,7 @@ impl TestCluster {
         );
         let all = ListParams::default();
         let (pods, maps) = (self.pods().list(&all).await, maps.list(&all).await);
-        let stopped = nodes.list(&all.labels(STOPPED)).await;
+        let stopped = nodes.list(&all.labels(RUN_LABEL)).await;
         [
             names(&pods.expect("pods").items),
             names(&maps.expect("maps").items),
@@ -99,8 +112,8 @@ impl TestCluster {
     }
 }
 
-fn names<T: kube::Resource>(all: &[T]) -> Vec<String> {
-    all.iter().map(kube::ResourceExt::name_any).collect()
+fn names<T: Resource>(all: &[T]) -> Vec<String> {
+    all.iter().map(ResourceExt::name_any).collect()
 }
 
 fn container(name: &str) -> Container {
@@ -135,49 +148,100 @@ async fn kubelets(pods: Api<Pod>) {
 async fn the_agents_of_a_cluster_that_is_used_again_begin_anew_whatever_a_killed_run_had_done_to_them() {
     let test_cluster = TestCluster::new().await;
     let client = &test_cluster.test_api.client;
-    let way = ApiEndpoint {
+    let endpoint = ApiEndpoint {
         server: "10.96.0.1:443".parse().expect("an address"),
         further: Vec::new(),
     };
-    test_cluster.runs(OTHER, VARIANT).await;
-    test_cluster.record_change(VARIANT, Some(Variant::SocketLbOff), None);
-    test_cluster.record_change(REDIRECTED, None, Some(way));
-    let map = json!({"metadata": {"name": format!("{AGENT}-led-{REDIRECTED}")}});
-    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
-    let made = maps.create(&PostParams::default(), &typed(map)).await;
-    made.expect("a ConfigMap");
-    test_cluster.runs(OTHER, UNRECORDED).await;
-    for node in [VARIANT, REDIRECTED, UNRECORDED, DOWN] {
-        label(client, node, true).await.expect("a label");
+    let custom = json!({
+        "labels": {
+            "app.kubernetes.io/name": format!("{AGENT}-custom"),
+            RUN_LABEL: CLUSTER, "plumbline-run/custom-agent": "true",
+        },
+        "annotations": {"plumbline-run/variant": "\"socket-lb-off\""},
+    });
+    test_cluster.runs(VARIANT, custom).await;
+    let redirected = test_cluster
+        .agents()
+        .set_api_endpoint(REDIRECTED, Some(&endpoint))
+        .await;
+    redirected.expect("an endpoint");
+    for (node, run) in [
+        (VARIANT, CLUSTER),
+        (REDIRECTED, CLUSTER),
+        (DOWN, CLUSTER),
+        (OTHERS, "run-1"),
+    ] {
+        test_cluster.label(node, run).await;
     }
-    test_cluster.runs(AGENT, WHOLE).await;
-    test_cluster.record_change(WHOLE, None, None);
+    let own = json!({"labels": {"app.kubernetes.io/name": AGENT}});
+    test_cluster.runs(WHOLE, own).await;
+
+    // Another process knows what the killed one has done.
+    let agents = test_cluster.agents();
+    let state = async |node| agents.state(node).await.expect("a state");
+    let variant = state(VARIANT).await;
+    assert_eq!((variant.variant, variant.way), (Some(Variant::SocketLbOff), None));
+    let redirected = state(REDIRECTED).await;
+    assert_eq!((redirected.variant, redirected.way), (None, Some(endpoint)));
     let [_, maps_before, stopped] = test_cluster.there().await;
-    assert_eq!(stopped.len(), 4);
+    assert_eq!((maps_before.len(), stopped.len()), (2, 4));
 
     let kubelets = tokio::spawn(kubelets(test_cluster.pods()));
-    test_cluster
-        .agents
-        .reset_agents(client, &test_cluster.nodes)
-        .await
-        .expect("agents that begin anew");
+    let done = give_back(client, Some(CLUSTER)).await;
+    assert_eq!(done.expect("agents that begin anew").len(), 5);
     kubelets.abort();
 
     let [pods, maps, stopped] = test_cluster.there().await;
-    assert_eq!(pods, [format!("{AGENT}-{WHOLE}")], "the DaemonSet's own stays");
-    assert_eq!(maps.len() + 1, maps_before.len(), "{maps:?}");
-    assert_eq!(
-        stopped, [""; 0],
-        "the DaemonSet's controller may go on everywhere"
-    );
-    let record = |node| test_cluster.test_api.folder.agent(node).expect("a note");
+    assert_eq!(pods, [format!("agent-{WHOLE}")], "the DaemonSet's own stays");
+    assert_eq!(maps, [AGENT]);
+    assert_eq!(stopped, [OTHERS], "another run keeps that agent stopped");
     for node in NODES {
-        let record = record(node);
-        assert_eq!((record.variant, record.way), (None, None), "{node}");
+        let state = state(node).await;
+        assert_eq!((state.variant, state.way), (None, None), "{node}");
     }
-    // The number of starts is kept, so that no later case takes one for the first.
-    assert_eq!(record(VARIANT).starts, 3 + 2);
-    assert_eq!(record(UNRECORDED).starts, 2);
-    assert_eq!((record(REDIRECTED).starts, record(WHOLE).starts), (3, 3));
-    assert_eq!(record(WHOLE).last_exit, None);
+    // The starts of a removed pod still count, so that no start is taken for the first.
+    assert_eq!((state(VARIANT).await.starts, state(WHOLE).await.starts), (2, 2));
+    assert_eq!(state(WHOLE).await.last_exit, None);
+}
+
+#[tokio::test]
+async fn an_agent_that_runs_is_not_redirected() {
+    let test_cluster = TestCluster::new().await;
+    let own = json!({"labels": {"app.kubernetes.io/name": AGENT}});
+    test_cluster.runs(WHOLE, own).await;
+    let refused = test_cluster.agents().set_api_endpoint(WHOLE, None).await;
+    assert_eq!(
+        refused.expect_err("it runs").to_string(),
+        format!("failed to set the API endpoint of the agent of {WHOLE}: it runs; stop it first")
+    );
+}
+
+#[tokio::test]
+async fn only_the_reference_agent_has_other_configurations_on_kind() {
+    let test_cluster = TestCluster::new().await;
+    let of = |kind, network| {
+        let deployed = Deployed::find(kind, network).expect("a target");
+        deployed.agents(&test_cluster.test_api.client, CLUSTER, &test_cluster.nodes)
+    };
+    let proxy = of(KindTarget::KubeProxyNftables, PodNetwork::Kind);
+    let refused = [
+        proxy.start(DOWN, Some(Variant::SocketLbOff)).await,
+        proxy.set_api_endpoint(DOWN, None).await,
+    ];
+    for refused in refused {
+        assert!(
+            matches!(refused, Err(ClusterError::Unsupported { .. })),
+            "{refused:?}"
+        );
+    }
+    let both = BTreeSet::from([Capability::Node, Capability::AgentCleanup]);
+    let with_pods: BTreeSet<_> = both
+        .iter()
+        .copied()
+        .chain([Capability::PodsWithoutAgents])
+        .collect();
+    assert_eq!(proxy.capabilities(), with_pods);
+    assert_eq!(proxy.pins(), [EVERY_PIN]);
+    let network = of(KindTarget::Reference, PodNetwork::Agent);
+    assert_eq!(network.capabilities(), both, "pods need the agents");
 }

@@ -1,4 +1,4 @@
-//! Writes the agents' objects to the API.
+//! The objects of the agents and of kube-proxy, and what they need of nodes.
 
 use std::{net::SocketAddr, time::Instant};
 
@@ -14,12 +14,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::{
-    KindConfig, KindError, LIMITS,
-    api::asking,
-    error::api_error,
-    manifests::{NAMESPACE, STOPPED, affinity},
-};
+use crate::{KindConfig, KindError, LIMITS, api::asking, error::api_error, manifests::NAMESPACE};
 
 /// Field manager of what is applied.
 const MANAGER: &str = "plumbline";
@@ -27,6 +22,8 @@ const MANAGER: &str = "plumbline";
 const PROXY: &str = "kube-proxy";
 /// Key of kube-proxy's kubeconfig in the ConfigMap.
 const PROXY_KUBECONFIG: &str = "kubeconfig.conf";
+/// Annotation of kube-proxy's pods: the API server that they were started with.
+const PROXY_SERVER: &str = "plumbline-run/api-server";
 
 /// Applies objects of the agent's manifest.
 pub(crate) async fn apply(client: &Client, objects: &[Value]) -> Result<(), KindError> {
@@ -150,7 +147,7 @@ pub(crate) async fn expect_proxy(client: &Client, config: &KindConfig) -> Result
     })
 }
 
-/// Sets kube-proxy's API endpoint, from its next start on.
+/// Sets kube-proxy's API endpoint. Where it is another one, its pods are replaced.
 pub(crate) async fn set_proxy_api_server(client: &Client, to: SocketAddr) -> Result<(), KindError> {
     let what = "set kube-proxy's API endpoint";
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
@@ -164,7 +161,14 @@ pub(crate) async fn set_proxy_api_server(client: &Client, to: SocketAddr) -> Res
             why: format!("{PROXY_KUBECONFIG} of its ConfigMap names no server"),
         })?;
     let patch = json!({"data": {PROXY_KUBECONFIG: asking}});
-    maps.patch(PROXY, &PatchParams::default(), &Patch::Merge(&patch))
+    let params = PatchParams::default();
+    maps.patch(PROXY, &params, &Patch::Merge(&patch))
+        .await
+        .map_err(api_error(what))?;
+    let metadata = json!({"annotations": {PROXY_SERVER: to.to_string()}});
+    let patch = json!({"spec": {"template": {"metadata": metadata}}});
+    let sets: Api<DaemonSet> = Api::namespaced(client.clone(), NAMESPACE);
+    sets.patch(PROXY, &params, &Patch::Merge(&patch))
         .await
         .map(drop)
         .map_err(api_error(what))
@@ -179,83 +183,9 @@ fn proxy_mode(configuration: &str) -> &str {
     }
 }
 
-/// Keeps kube-proxy's DaemonSet off nodes whose agent is stopped, as the reference agent's.
-pub(crate) async fn exclude_stopped_nodes(client: &Client, daemon_set: &str) -> Result<(), KindError> {
-    let sets: Api<DaemonSet> = Api::namespaced(client.clone(), NAMESPACE);
-    let affinity = affinity();
-    let patch = json!({"spec": {"template": {"spec": {"affinity": affinity}}}});
-    let what = format!("patch the DaemonSet {daemon_set}");
-    sets.patch(daemon_set, &PatchParams::default(), &Patch::Merge(&patch))
-        .await
-        .map(drop)
-        .map_err(api_error(what))
-}
-
-/// Why a DaemonSet's rollout is not complete; `None` if it is. Until then, Ready pods may be old ones.
-pub(super) async fn rollout(client: &Client, daemon_set: &str) -> Result<Option<String>, KindError> {
-    let sets: Api<DaemonSet> = Api::namespaced(client.clone(), NAMESPACE);
-    let what = format!("read the DaemonSet {daemon_set}");
-    let set = sets.get(daemon_set).await.map_err(api_error(what))?;
-    Ok(unfinished(&set))
-}
-
-/// As kubectl's `rollout status` decides it.
-fn unfinished(set: &DaemonSet) -> Option<String> {
-    let status = set.status.clone().unwrap_or_default();
-    if status.observed_generation < set.metadata.generation {
-        return Some("its controller has not seen what was written yet".to_owned());
-    }
-    let updated = status.updated_number_scheduled.unwrap_or_default();
-    let (wanted, ready) = (status.desired_number_scheduled, status.number_ready);
-    (updated < wanted || ready < wanted)
-        .then(|| format!("of {wanted} pods {updated} are as they should be, {ready} are ready"))
-}
-
-/// Sets or removes the label of a node whose agent is stopped.
-pub(super) async fn label(client: &Client, node: &str, stopped: bool) -> Result<(), KindError> {
-    let value = if stopped { json!("true") } else { Value::Null };
-    let patch = json!({"metadata": {"labels": {STOPPED: value}}});
-    let nodes: Api<Node> = Api::all(client.clone());
-    let what = format!("label the node {node}");
-    let done = nodes
-        .patch(node, &PatchParams::default(), &Patch::Merge(&patch))
-        .await;
-    done.map(drop).map_err(api_error(what))
-}
-
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::apps::v1::DaemonSetStatus;
-
     use super::*;
-
-    #[test]
-    fn a_daemon_set_is_rolled_out_when_all_its_pods_are_new_and_ready() {
-        let mut set = DaemonSet::default();
-        set.metadata.generation = Some(2);
-        let of = |generation, updated, ready| DaemonSet {
-            metadata: set.metadata.clone(),
-            status: Some(DaemonSetStatus {
-                observed_generation: generation,
-                updated_number_scheduled: updated,
-                number_ready: ready,
-                desired_number_scheduled: 2,
-                ..DaemonSetStatus::default()
-            }),
-            ..DaemonSet::default()
-        };
-        for (generation, updated, ready) in [
-            (None, None, 0),
-            (Some(1), Some(2), 2),
-            (Some(2), None, 2),
-            (Some(2), Some(1), 2),
-            (Some(2), Some(2), 1),
-        ] {
-            assert_ne!(unfinished(&of(generation, updated, ready)), None);
-        }
-        assert_ne!(unfinished(&set), None, "its controller has not seen it yet");
-        assert_eq!(unfinished(&of(Some(2), Some(2), 2)), None);
-    }
 
     #[test]
     fn the_mode_of_kube_proxy_is_what_its_configuration_says_or_its_own_choice() {

@@ -17,7 +17,12 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::{KubernetesError, LIMITS, error::api, limits::ask};
+use super::custom;
+use crate::{
+    KubernetesError, LIMITS,
+    error::{api, if_any},
+    limits::{ask, ask_again},
+};
 
 /// Annotation of a borrowed DaemonSet: its previous fields.
 const BEFORE: &str = "plumbline-run/before";
@@ -56,41 +61,34 @@ pub(super) async fn borrow(client: &Client, agent: &Agent, run: &str) -> Result<
     let sets: Api<DaemonSet> = Api::namespaced(client.clone(), &agent.namespace);
     let mut tries = LIMITS.conflicts;
     loop {
-        let set = ask(&what, sets.get(&agent.daemon_set))
-            .await?
-            .map_err(api(&what))?;
+        let set = ask_again(&what, || sets.get(&agent.daemon_set)).await?;
+        let set = set.map_err(api(&what))?;
         if set.annotations().contains_key(BEFORE) && set.labels().contains_key(RUN_LABEL) {
             return Ok(());
         }
         let patch = Patch::Merge(borrow_patch(&set, run));
-        match ask(
-            &what,
-            sets.patch(&agent.daemon_set, &PatchParams::default(), &patch),
-        )
-        .await?
-        {
+        let params = PatchParams::default();
+        match ask_again(&what, || sets.patch(&agent.daemon_set, &params, &patch)).await? {
             Err(kube::Error::Api(status)) if status.is_conflict() && tries > 0 => tries -= 1,
             done => return done.map(drop).map_err(api(&what)),
         }
     }
 }
 
-/// Restores all DaemonSets that one run has borrowed, or all runs, and removes the labels of nodes. Returns what was
-/// done, as text, when their pods are complete again.
+/// Restores all DaemonSets that one run has borrowed, or all runs, after it has removed agents in other configurations,
+/// and removes the labels of nodes. Returns what was done, as text, when the DaemonSets' pods are complete again.
 ///
 /// # Errors
 /// The API refuses it; the pods are not complete in time.
 pub async fn give_back(client: &Client, run: Option<&str>) -> Result<Vec<String>, KubernetesError> {
     let selector = run.map_or_else(|| RUN_LABEL.to_owned(), |run| format!("{RUN_LABEL}={run}"));
     let of_run = ListParams::default().labels(&selector);
-    let mut done = Vec::new();
+    // Two agents of a node would disturb each other, so the node's own comes after the other has ended.
+    let mut done = custom::remove_all(client, &selector).await?;
     let all: Api<DaemonSet> = Api::all(client.clone());
     let what = "list DaemonSets that runs have borrowed";
-    let sets = match ask(what, all.list(&of_run)).await? {
-        // An account that may not list DaemonSets has borrowed none; the lab's API server has none.
-        Err(kube::Error::Api(status)) if status.is_forbidden() || status.is_not_found() => return Ok(done),
-        listed => listed.map_err(api(what))?.items,
-    };
+    // The lab's API server has no DaemonSets.
+    let sets = if_any(ask(what, all.list(&of_run)).await?).map_err(api(what))?;
     for set in &sets {
         let (namespace, name) = (set.namespace().unwrap_or_default(), set.name_any());
         let what = format!("give the DaemonSet {} back", words(&namespace, &name));
@@ -103,7 +101,7 @@ pub async fn give_back(client: &Client, run: Option<&str>) -> Result<Vec<String>
     }
     let nodes: Api<Node> = Api::all(client.clone());
     let what = "list nodes whose agent a run has stopped";
-    for node in ask(what, nodes.list(&of_run)).await?.map_err(api(what))? {
+    for node in if_any(ask(what, nodes.list(&of_run)).await?).map_err(api(what))? {
         let name = node.name_any();
         label(client, &name, None).await?;
         done.push(format!("the node {name} may have its agent again"));
@@ -119,8 +117,20 @@ pub(super) async fn label(client: &Client, node: &str, run: Option<&str>) -> Res
     let patch = Patch::Merge(json!({ "metadata": { "labels": { RUN_LABEL: run } } }));
     let nodes: Api<Node> = Api::all(client.clone());
     let what = format!("label the node {node}");
-    let done = ask(&what, nodes.patch(node, &PatchParams::default(), &patch)).await?;
+    let params = PatchParams::default();
+    let done = ask_again(&what, || nodes.patch(node, &params, &patch)).await?;
     done.map(drop).map_err(api(&what))
+}
+
+/// Why the pods of a DaemonSet are not complete; `None` if they are. Until then, Ready pods may be old ones.
+pub(super) async fn rollout(client: &Client, agent: &Agent) -> Result<Option<String>, KubernetesError> {
+    let what = format!(
+        "read the DaemonSet {}",
+        words(&agent.namespace, &agent.daemon_set)
+    );
+    let sets: Api<DaemonSet> = Api::namespaced(client.clone(), &agent.namespace);
+    let set = ask_again(&what, || sets.get(&agent.daemon_set)).await?;
+    Ok(unfinished(&set.map_err(api(&what))?))
 }
 
 /// Waits until its pods match its template, where its strategy replaces them.

@@ -1,161 +1,52 @@
-//! Stops, starts and cleans up after the agents of a target, under [`Tier::Node`](super::Tier::Node).
-//!
-//! A stopped agent's node has a label of the run, which the agents' DaemonSet avoids by an affinity ([`daemon_set`]).
-//! The clean-up of a node is the target's own program, in a pod like the agent's.
+//! The clean-up of a node after its agent: the target's own program, in a pod like the agent's.
 
-use cluster::{RUN_LABEL, Stop};
+use cluster::RUN_LABEL;
 use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::Pod};
-use kube::{
-    Api, Client,
-    api::{ListParams, LogParams},
-};
+use kube::{Api, Client, api::LogParams};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::{
-    Agents, KubernetesError, LIMITS, Options, daemon_set,
+use crate::{
+    Agents, KubernetesError, LIMITS,
     error::api,
     labels::{MANAGED_BY, MANAGER},
     limits::ask,
-    node_access,
-    pods::{on, remove, replace, running, status},
+    pods::{remove, replace},
 };
 
-/// Controls the agents of a target.
-#[derive(Clone, Copy)]
-pub(super) struct AgentController<'a> {
-    pub(super) client: &'a Client,
-    pub(super) agents: &'a Agents,
-    pub(super) options: &'a Options,
-}
-
-impl AgentController<'_> {
-    /// The agents' pods, including those that are terminating.
-    pub(super) async fn pods(&self) -> Result<Vec<Pod>, KubernetesError> {
-        let what = "list the agents";
-        let params = ListParams::default().labels(&self.agents.agent.selector());
-        let listed = ask(what, self.api().list(&params)).await?;
-        Ok(listed.map_err(api(what))?.items)
-    }
-
-    fn api(&self) -> Api<Pod> {
-        Api::namespaced(self.client.clone(), &self.agents.agent.namespace)
-    }
-
-    /// The first process of a container on a node, which gets a signal if one is named; `None` if it has none.
-    pub(super) async fn process(
-        &self,
-        node: &str,
-        container: &str,
-        signal: Option<&str>,
-    ) -> Result<Option<u32>, KubernetesError> {
-        let mut words = vec!["process", "--container", container];
-        words.extend(signal.into_iter().flat_map(|signal| ["--signal", signal]));
-        node_access::ask(self.client, self.options, node, &words).await
-    }
-
-    /// Stops the agent of a node until it is started again; returns when none of its pods is left.
-    pub(super) async fn stop(&self, node: &str, how: Stop) -> Result<(), KubernetesError> {
-        let (agent, run) = (&self.agents.agent, self.options.run.as_str());
-        daemon_set::borrow(self.client, agent, run).await?;
-        let mut killed = Vec::new();
-        if how == Stop::Kill {
-            let pods = self.pods().await?;
-            let of_node = pods.iter().filter(|pod| on(pod, node));
-            let running = of_node.filter_map(|pod| running(status(pod, &agent.container)?));
-            killed.extend(running.map(str::to_owned));
-        }
-        // A stopped process does not handle the kubelet's SIGTERM, and the container is not restarted before its pod
-        // is deleted.
-        self.signal(node, &killed, "SIGSTOP").await?;
-        let kept_off = self.keep_off(node, run).await;
-        self.signal(node, &killed, "SIGKILL").await?;
-        kept_off?;
-        self.until(node, "is gone", |pods| pods.is_empty()).await
-    }
-
-    async fn signal(&self, node: &str, containers: &[String], signal: &str) -> Result<(), KubernetesError> {
-        for container in containers {
-            self.process(node, container, Some(signal)).await?;
-        }
-        Ok(())
-    }
-
-    /// Returns when the pods of a node are terminating.
-    async fn keep_off(&self, node: &str, run: &str) -> Result<(), KubernetesError> {
-        daemon_set::label(self.client, node, Some(run)).await?;
-        let stays = |pod: &&Pod| on(pod, node);
-        self.until(node, "is to go", |pods| !pods.iter().any(stays)).await
-    }
-
-    /// Allows the agent on a node again.
-    pub(super) async fn start(&self, node: &str) -> Result<(), KubernetesError> {
-        daemon_set::label(self.client, node, None).await
-    }
-
-    /// Waits until the agent runs.
-    pub(super) async fn runs(&self, node: &str) -> Result<(), KubernetesError> {
-        let container = &self.agents.agent.container;
-        let runs = |pod: &&Pod| on(pod, node) && status(pod, container).and_then(running).is_some();
-        self.until(node, "runs", |pods| pods.iter().any(runs)).await
-    }
-
-    async fn until(
-        &self,
-        node: &str,
-        what: &str,
-        holds: impl Fn(&[&Pod]) -> bool,
-    ) -> Result<(), KubernetesError> {
-        let began = Instant::now();
-        loop {
-            let pods = self.pods().await?;
-            let is_here = |pod: &&Pod| {
-                let placed = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-                placed == Some(node)
-            };
-            let here: Vec<&Pod> = pods.iter().filter(is_here).collect();
-            if holds(&here) {
-                return Ok(());
-            }
-            if began.elapsed() >= LIMITS.agents {
-                return Err(KubernetesError::Late {
-                    what: format!("see that the agent of {node} {what}"),
-                    limit: LIMITS.agents,
-                });
-            }
-            sleep(LIMITS.look).await;
-        }
-    }
-
-    /// Removes what the target keeps on a node, by its documented clean-up.
-    pub(super) async fn clean(&self, node: &str) -> Result<(), KubernetesError> {
-        let what = format!("clean up after the agent of {node}");
-        let failed = |why: String| KubernetesError::Api {
-            what: what.clone(),
-            why,
-        };
-        let argv = self.agents.clean.as_ref().ok_or_else(|| {
-            failed("the file of its target does not say how (`clean` of its part `cluster`)".to_owned())
-        })?;
-        if self.pods().await?.iter().any(|pod| on(pod, node)) {
-            return Err(failed("it runs; stop it first".to_owned()));
-        }
-        let agent = &self.agents.agent;
-        let sets: Api<DaemonSet> = Api::namespaced(self.client.clone(), &agent.namespace);
-        let set = ask(&what, sets.get(&agent.daemon_set))
-            .await?
-            .map_err(api(&what))?;
-        let name = format!("plumbline-clean-{node}");
-        let pod = cleaner(&set, self.agents, argv, self.options, node)
-            .ok_or_else(|| failed(format!("its pods have no container {}", agent.container)))?;
-        let pods = self.api();
-        replace(&pods, &name, &pod).await?;
-        let ended = ended(&pods, &name).await;
-        remove(&pods, &name).await?;
-        match ended? {
-            None => Ok(()),
-            Some(why) => Err(failed(why)),
-        }
+/// Removes what the target keeps on a node without an agent, by its documented clean-up.
+///
+/// # Errors
+/// The target documents none, or it fails.
+pub(super) async fn clean_up(
+    client: &Client,
+    agents: &Agents,
+    run: &str,
+    node: &str,
+) -> Result<(), KubernetesError> {
+    let what = format!("clean up after the agent of {node}");
+    let failed = |why: String| KubernetesError::Api {
+        what: what.clone(),
+        why,
+    };
+    let argv = agents.clean.as_ref().ok_or_else(|| {
+        failed("the file of its target does not say how (`clean` of its part `cluster`)".to_owned())
+    })?;
+    let agent = &agents.agent;
+    let sets: Api<DaemonSet> = Api::namespaced(client.clone(), &agent.namespace);
+    let set = ask(&what, sets.get(&agent.daemon_set))
+        .await?
+        .map_err(api(&what))?;
+    let name = format!("plumbline-clean-{node}");
+    let pod = cleaner(&set, agents, argv, run, node)
+        .ok_or_else(|| failed(format!("its pods have no container {}", agent.container)))?;
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &agent.namespace);
+    replace(&pods, &name, &pod).await?;
+    let ended = ended(&pods, &name).await;
+    remove(&pods, &name).await?;
+    match ended? {
+        None => Ok(()),
+        Some(why) => Err(failed(why)),
     }
 }
 
@@ -191,7 +82,7 @@ fn cleaner(
     set: &DaemonSet,
     Agents { agent, .. }: &Agents,
     argv: &[String],
-    options: &Options,
+    run: &str,
     node: &str,
 ) -> Option<Pod> {
     let template = serde_json::to_value(&set.spec.as_ref()?.template).ok()?;
@@ -223,7 +114,7 @@ fn cleaner(
         "metadata": {
             "name": format!("plumbline-clean-{node}"), "namespace": agent.namespace,
             // Without the labels of the agents, by which their DaemonSet would adopt it.
-            "labels": { RUN_LABEL: options.run, MANAGED_BY: MANAGER },
+            "labels": { RUN_LABEL: run, MANAGED_BY: MANAGER },
         },
         "spec": spec,
     });
@@ -235,6 +126,8 @@ mod tests {
     use cluster::target::Target;
 
     use super::*;
+
+    const RUN: &str = "run-1-one";
 
     /// A DaemonSet with the fields that a cleaner copies or replaces.
     fn set(container: &str) -> DaemonSet {
@@ -268,13 +161,7 @@ mod tests {
     /// The cleaner of a target with a documented clean-up, as sent to the API.
     fn rendered(agents: &Agents) -> Value {
         let argv = agents.clean.as_ref().unwrap();
-        let pod = cleaner(
-            &set(&agents.agent.container),
-            agents,
-            argv,
-            &Options::of_a_test(),
-            "n1",
-        );
+        let pod = cleaner(&set(&agents.agent.container), agents, argv, RUN, "n1");
         serde_json::to_value(pod.unwrap()).unwrap()
     }
 
@@ -295,7 +182,7 @@ mod tests {
             assert_eq!(
                 pod["metadata"],
                 json!({"name": "plumbline-clean-n1", "namespace": agents.agent.namespace,
-                       "labels": {RUN_LABEL: "run-1-one", MANAGED_BY: MANAGER}}),
+                       "labels": {RUN_LABEL: RUN, MANAGED_BY: MANAGER}}),
                 "{name}: not one of the DaemonSet's"
             );
             assert_eq!(
@@ -321,13 +208,13 @@ mod tests {
 
     #[test]
     fn the_reference_agent_finds_what_it_cleans_where_its_manifest_mounts_it() {
-        let shipped = include_str!("../../../reference-agent/deploy/agent.yaml");
+        let shipped = include_str!("../../../../reference-agent/deploy/agent.yaml");
         let all: Vec<Value> = serde_saphyr::from_multiple(shipped).unwrap();
         let set = all.into_iter().find(|object| object["kind"] == "DaemonSet");
         let set: DaemonSet = serde_json::from_value(set.unwrap()).unwrap();
         let agents = agents_of("reference");
         let argv = agents.clean.clone().unwrap();
-        let pod = cleaner(&set, &agents, &argv, &Options::of_a_test(), "n1").unwrap();
+        let pod = cleaner(&set, &agents, &argv, RUN, "n1").unwrap();
         let pod = serde_json::to_value(pod).unwrap();
         let mounts = pod["spec"]["containers"][0]["volumeMounts"].as_array().unwrap();
         let paths = argv.iter().filter_map(|word| word.split_once('='));
@@ -345,6 +232,6 @@ mod tests {
     #[test]
     fn a_daemon_set_without_the_agents_container_has_no_cleaner() {
         let agents = agents_of("cilium");
-        assert!(cleaner(&set("another"), &agents, &[], &Options::of_a_test(), "n1").is_none());
+        assert!(cleaner(&set("another"), &agents, &[], RUN, "n1").is_none());
     }
 }
