@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, process::ExitCode};
 
 use cases::claims::{self, Area, Claim, ClaimTier, Name, Thread, joint};
 use comfy_table::{Table, presets};
-use harness::case::{Case, Families, Rights};
+use harness::case::{Case, Families, Rights, in_words};
 use serde_json::{Value, json};
 
 /// List the cases, or the claims of the catalogue with the cases that decide them.
@@ -97,9 +97,15 @@ fn claim_objects() -> Vec<Value> {
         json!({
             "id": claim.id.as_str(),
             "area": area.name,
+            "about": area.about,
             "tier": tiers(claim),
+            "binds": { "tier": claim.tier, "features": claim.features, "parts": claim.parts },
             "needs": needs_of_claim(claim),
+            "least": claim.needs,
             "text": claim.sentence,
+            "why": claim.why,
+            "causes": claim.causes,
+            "joint": claim.is_joint,
             "cases": claim.cases().iter().map(|case| case.id).collect::<Vec<_>>(),
             "incidents": claim.incidents,
             "outages": claim.outages.iter().map(Thread::url).collect::<Vec<_>>(),
@@ -172,6 +178,7 @@ fn object(case: &Case) -> Value {
         "tier": case.tier,
         "features": case.features,
         "needs": case.needs,
+        "also": case.needs.also.iter().map(|capability| in_words(*capability)).collect::<Vec<_>>(),
         "disruptive": case.disruptive,
     })
 }

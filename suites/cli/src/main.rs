@@ -8,6 +8,7 @@
 //!
 //! - `run/`: the run. `report/`: its reports. `case.rs`: one case in its own process. `list.rs`: lists cases and
 //!   claims.
+//! - `command_lines.rs`: whether lines of documents and of CI are this program's.
 //! - `compare.rs`: two implementations, compared by random scenarios.
 //! - `targets.rs`: the targets of `suites/targets`.
 //! - `cluster/`: clusters by a kubeconfig. `plural.rs`: numbers as readable text. `suggestions.rs`: names similar to a
@@ -19,6 +20,7 @@
 //! - `lab/`: commands for the embedded lab. `node.rs`: helpers that faults start on nodes.
 mod case;
 mod cluster;
+mod command_lines;
 mod compare;
 mod doctor;
 mod interruption;
@@ -102,6 +104,9 @@ enum Command {
     /// Run one case in this process (started by `run`)
     #[command(hide = true)]
     Case(case::Arguments),
+    /// Read lines of documents from stdin, and print whether they are this program's (started by `cargo xtask docs`)
+    #[command(hide = true)]
+    CommandLines,
     /// Helpers that faults start on nodes
     #[command(hide = true, subcommand)]
     Node(node::Command),
@@ -177,6 +182,7 @@ fn start(command: Command) -> anyhow::Result<ExitCode> {
             Command::Cleanup(arguments) => repair::cleanup(arguments).await,
             Command::Heal(arguments) => repair::heal(arguments).await,
             Command::Case(arguments) => case::case(arguments).await,
+            Command::CommandLines => command_lines::check(),
             Command::Node(command) => node::node(&command).await,
             Command::ExecInPod(arguments) => cluster::exec::exec(arguments).await,
             Command::OnNode(arguments) => cluster::exec::on_node(&arguments),

@@ -6,7 +6,7 @@ pub mod joint;
 use std::{collections::BTreeSet, fmt, sync::LazyLock};
 
 use harness::case::{Case, Rights};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Claims about one subject.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
@@ -38,6 +38,12 @@ pub struct Claim {
     pub needs: ClaimNeeds,
     /// What a client sees.
     pub sentence: String,
+    /// Why it matters: what happens to clients and operators where it is not kept.
+    #[serde(default)]
+    pub why: Option<String>,
+    /// What is typically wrong in an implementation that does not keep it, the likeliest first.
+    #[serde(default)]
+    pub causes: Vec<String>,
     /// No case of its own decides it: it is judged over those of all claims above it in its area ([`joint`]).
     #[serde(default, rename = "joint")]
     pub is_joint: bool,
@@ -50,7 +56,7 @@ pub struct Claim {
 }
 
 /// A part of a claim that binds other implementations than the rest of it.
-#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
     /// Which part.
@@ -63,7 +69,7 @@ pub struct Part {
 }
 
 /// Which implementations a claim binds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClaimTier {
     /// Every implementation.
@@ -77,7 +83,7 @@ pub enum ClaimTier {
 }
 
 /// The least that a cluster must have for a claim. A case may need more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClaimNeeds {
     /// Nodes.
@@ -92,7 +98,7 @@ pub struct ClaimNeeds {
 }
 
 /// Families that a claim is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClaimFamilies {
     /// Each family that the cluster has, by itself.
@@ -104,7 +110,7 @@ pub enum ClaimFamilies {
 }
 
 /// A claim's id, or a feature: lowercase words and numbers, joined by hyphens.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Name(String);
 
@@ -299,6 +305,29 @@ mod tests {
                 }
             }
             assert_eq!(find(claim.id.as_str()), Some(claim));
+        }
+    }
+
+    #[test]
+    fn a_claim_that_a_case_decides_says_why_it_matters_and_what_is_wrong_where_it_fails() {
+        for claim in all() {
+            let is_decided = !claim.cases().is_empty();
+            let sentences: Vec<&str> = claim
+                .why
+                .iter()
+                .chain(&claim.causes)
+                .map(String::as_str)
+                .collect();
+            assert_eq!(claim.why.is_some(), is_decided, "{}: why", claim.id);
+            assert_eq!(!claim.causes.is_empty(), is_decided, "{}: causes", claim.id);
+            for sentence in sentences {
+                assert!(
+                    sentence.ends_with('.') && sentence.len() > 30,
+                    "{}: {sentence:?}",
+                    claim.id
+                );
+                assert_eq!(sentence.trim(), sentence, "{}", claim.id);
+            }
         }
     }
 
