@@ -6,7 +6,7 @@ use std::{
     process::{Command, ExitCode},
 };
 
-use crate::{steps, tidy, workflows};
+use crate::{docs, steps, tidy, workflows};
 
 /// Linters of `.github`: the program, its arguments, and its source. actionlint runs shellcheck, if that is installed,
 /// on the scripts of steps. zizmor uses no network.
@@ -71,7 +71,11 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
     for finding in errors.iter().chain(&questions) {
         eprintln!("      tidy: {finding}");
     }
-    clean &= errors.is_empty();
+    let documents = docs::findings(&steps::root())?;
+    for finding in &documents {
+        eprintln!("      docs: {finding}");
+    }
+    clean &= errors.is_empty() && documents.is_empty();
     eprintln!("  lint: {}", if clean { "clean" } else { "NOT clean" });
     Ok(if clean {
         ExitCode::SUCCESS

@@ -14,6 +14,7 @@
 //! | `dist` | the programs of a release: static, reproducible |
 //! | `bench` | costs of the datapath, and of the agent |
 //! | `miri` | the pure crates under Miri, both byte orders |
+//! | `docs` | the documentation: pages that are generated, links and commands that are checked, the book |
 //! | `lint`, `tidy`, `workflows` | formatting, clippy, dependencies, the rules of the layout and of workflows |
 //! | `soak` | random histories by the million |
 //! | `steps` | runs, times and names commands |
@@ -22,6 +23,7 @@ mod bench;
 mod ci;
 mod compare;
 mod dist;
+mod docs;
 mod e2e;
 mod ebpf;
 mod kernels;
@@ -72,7 +74,9 @@ enum Command {
     Soak(soak::Args),
     /// Run the tests of the pure crates under Miri, on both byte orders (needs a nightly toolchain with miri)
     Miri,
-    /// Check formatting, lints, dependencies and the rules of the layout
+    /// Write what is generated of the documentation, check its links and commands, and build the book
+    Docs(docs::Arguments),
+    /// Check formatting, lints, dependencies, links of documents and the rules of the layout
     Lint,
     /// Check the rules of the layout alone, or print the import graph of crates and modules
     Tidy(tidy::Arguments),
@@ -100,6 +104,7 @@ fn main() -> ExitCode {
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Soak(args)) => soak::run(&args),
         Some(Command::Miri) => miri::run(),
+        Some(Command::Docs(arguments)) => docs::run(&arguments),
         Some(Command::Lint) => lint::run(),
         Some(Command::Tidy(arguments)) => tidy::run(&arguments),
         Some(Command::Ci(arguments)) => ci::run(&arguments),

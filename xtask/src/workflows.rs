@@ -9,7 +9,6 @@ use std::{
 };
 
 use anyhow::Context as _;
-use clap::Parser as _;
 use serde_json::Value;
 
 /// Programs that a step may start: those of a development machine, `gh`, and this project's once installed.
@@ -248,8 +247,7 @@ fn check(root: &Path, name: &str, command: &[String]) -> Result<(), String> {
         && program == "cargo"
         && alias == "xtask"
     {
-        let line = ["cargo xtask"].into_iter().chain(rest.iter().map(String::as_str));
-        crate::Arguments::try_parse_from(line).map_err(|error| error.to_string())?;
+        crate::docs::commands::understood(rest)?;
     }
     Ok(())
 }

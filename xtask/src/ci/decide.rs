@@ -203,7 +203,7 @@ mod tests {
         )
     }
 
-    const ALWAYS: [&str; 2] = ["test", "lint"];
+    const ALWAYS: [&str; 3] = ["test", "lint", "docs"];
     const SUITES: [&str; 7] = [
         "e2e",
         "mutants",

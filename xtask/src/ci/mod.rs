@@ -46,7 +46,7 @@ use self::plan::Run;
 pub(crate) const CACHE: &str = "PLUMBLINE_CI_CACHE";
 
 /// Runs everything that a change must pass: lint, tests, checks of the eBPF programs, the suite in labs and clusters,
-/// mutants. Lint and tests always run. Another part is left out if the same files that it reads, and those that all
+/// mutants. Lint, docs and tests always run. Another part is left out if the same files that it reads, and those that all
 /// parts depend on, have passed it before on this machine; omitted parts are listed with the reason.
 ///
 /// `.ci/run` does the same on a new machine, with builds that are made once.

@@ -179,6 +179,16 @@ fn checks() -> Vec<Part> {
             ],
             ..check("lint", &[BUILT], Inputs::Everything, &["xtask", "lint"])
         },
+        // Documents of this repository are read as a whole, and what they name is in many packages.
+        Part {
+            needs: vec![need("tools", "mdbook")],
+            ..check(
+                "docs",
+                &[BUILT],
+                Inputs::Everything,
+                &["xtask", "docs", "--check"],
+            )
+        },
         // These load programs. An agent without access to other processes, as some tests start, would take them for
         // leftovers of an earlier load; so they begin after the tests.
         check(

@@ -1,0 +1,293 @@
+//! Published reports (`suites/reports/IMPLEMENTATION/VERSION/report.yaml`) as tables.
+
+use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
+
+use anyhow::Context as _;
+use serde::Deserialize;
+
+use super::{
+    catalogue::Catalogue,
+    claims,
+    page::{NOTICE, Page, link, table},
+};
+
+/// Folder of the reports.
+const REPORTS: &str = "suites/reports";
+/// The page with every case.
+const PAGE: &str = "docs/claims/results.md";
+
+/// All published reports.
+pub(super) struct Results(Vec<Published>);
+
+struct Published {
+    implementation: String,
+    version: String,
+    path: String,
+    report: Report,
+}
+
+/// What tables show of a report; `plumbline report validate` knows the rest.
+#[derive(Deserialize)]
+struct Report {
+    cluster: Cluster,
+    run: Run,
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+struct Cluster {
+    provider: String,
+    target: String,
+}
+
+#[derive(Deserialize)]
+struct Run {
+    seed: u64,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    id: String,
+    verdict: String,
+    #[serde(default)]
+    exempt: Option<String>,
+}
+
+impl Case {
+    /// As the program shows it: a case that is exempt is no pass.
+    fn shown(&self) -> &str {
+        match (&self.exempt, self.verdict.as_str()) {
+            (Some(_), "pass" | "fail") => "exempt",
+            (_, "not-supported") => "not supported",
+            (_, verdict) => verdict,
+        }
+    }
+}
+
+impl Published {
+    fn title(&self) -> String {
+        format!(
+            "{} {} ({})",
+            self.implementation, self.version, self.report.cluster.provider
+        )
+    }
+
+    /// The command that makes it again, up to what no seed decides.
+    fn command(&self) -> String {
+        let Cluster { provider, target } = &self.report.cluster;
+        let seed = self.report.run.seed;
+        let provider = match provider.as_str() {
+            "lab" => String::new(),
+            other => format!(" --provider {other}"),
+        };
+        format!("sudo plumbline run{provider} --target {target} --seed {seed}")
+    }
+
+    fn verdict(&self, case: &str) -> Option<&str> {
+        let case = self.report.cases.iter().find(|one| one.id == case)?;
+        Some(case.shown())
+    }
+}
+
+impl Results {
+    /// Reads all published reports.
+    ///
+    /// # Errors
+    /// A folder or a report can't be read, or is no report.
+    pub(super) fn read(root: &Path) -> anyhow::Result<Self> {
+        let mut all = Vec::new();
+        for implementation in folders(&root.join(REPORTS))? {
+            for version in folders(&root.join(REPORTS).join(&implementation))? {
+                let path = format!("{REPORTS}/{implementation}/{version}/report.yaml");
+                if !root.join(&path).exists() {
+                    continue;
+                }
+                let text =
+                    fs::read_to_string(root.join(&path)).with_context(|| format!("failed to read {path}"))?;
+                let report = serde_saphyr::from_str(&text).with_context(|| {
+                    format!("{path} is no report: `plumbline report validate {path}` says why")
+                })?;
+                all.push(Published {
+                    implementation: implementation.clone(),
+                    version,
+                    path,
+                    report,
+                });
+            }
+        }
+        Ok(Self(all))
+    }
+
+    /// By area and report: how many of the cases that ran were passed.
+    pub(super) fn matrix(&self, catalogue: &Catalogue, document: &str) -> String {
+        if self.0.is_empty() {
+            return format!(
+                "No report is published yet. This makes one, and [suites/reports]({}) has how to submit it:\n\n```sh\n\
+                 sudo plumbline run --target reference --out output\n```\n",
+                link(document, "suites/reports/README.md")
+            );
+        }
+        let titles: Vec<String> = self
+            .0
+            .iter()
+            .map(|published| format!("[{}]({})", published.title(), link(document, &published.path)))
+            .collect();
+        let mut header = vec!["Area"];
+        header.extend(titles.iter().map(String::as_str));
+        let mut rows = Vec::new();
+        for area in catalogue.areas() {
+            let is_of_it = |case: &&Case| catalogue.area_of(&case.id) == Some(area.name);
+            let cells: Vec<String> = self
+                .0
+                .iter()
+                .map(|published| cell(published.report.cases.iter().filter(is_of_it)))
+                .collect();
+            if cells.iter().any(|cell| !cell.is_empty()) {
+                let name = format!("[{}]({})", area.name, link(document, &claims::area_path(&area)));
+                rows.push([name].into_iter().chain(cells).collect());
+            }
+        }
+        let mut text = table(&header, &rows);
+        let _ = write!(
+            text,
+            "\nPassed, of the cases that the implementation claims and the cluster could run; [every case]({}). Each \
+             report was made by\n\n```sh\n",
+            link(document, PAGE)
+        );
+        for published in &self.0 {
+            let _ = writeln!(text, "{}", published.command());
+        }
+        text + "```\n"
+    }
+
+    /// The page with every case.
+    pub(super) fn page(&self, catalogue: &Catalogue) -> Page {
+        let mut text = format!("{NOTICE}# Results\n\n{}", self.matrix(catalogue, PAGE));
+        if !self.0.is_empty() {
+            text += "\n## Every case\n\n";
+            let titles: Vec<String> = self.0.iter().map(Published::title).collect();
+            let mut header = vec!["Case"];
+            header.extend(titles.iter().map(String::as_str));
+            let rows: Vec<Vec<String>> = catalogue
+                .cases()
+                .iter()
+                .map(|case| {
+                    let verdicts = self
+                        .0
+                        .iter()
+                        .map(|published| published.verdict(&case.id).unwrap_or("—"));
+                    let name = format!("`{}`", case.id);
+                    [name].into_iter().chain(verdicts.map(str::to_owned)).collect()
+                })
+                .collect();
+            text += &table(&header, &rows);
+        }
+        Page {
+            path: PAGE.to_owned(),
+            text,
+        }
+    }
+}
+
+/// `13 of 15`, and what else there is; nothing, if there is no case.
+fn cell<'a>(cases: impl Iterator<Item = &'a Case>) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for case in cases {
+        *counts.entry(case.shown()).or_default() += 1;
+    }
+    let of = |verdict: &str| counts.get(verdict).copied().unwrap_or_default();
+    let ran: usize = ["pass", "fail", "inconclusive", "exempt"].map(of).iter().sum();
+    let left_out = counts.keys().next();
+    match (ran, left_out) {
+        (0, None) => String::new(),
+        (0, Some(verdict)) => (*verdict).to_owned(),
+        (ran, _) => {
+            let mut text = format!("{} of {ran}", of("pass"));
+            for verdict in ["fail", "inconclusive", "exempt"] {
+                if of(verdict) > 0 {
+                    let _ = write!(text, ", {} {verdict}", of(verdict));
+                }
+            }
+            text
+        }
+    }
+}
+
+/// Names of the folders in a folder, sorted, without that of the schema.
+fn folders(folder: &Path) -> anyhow::Result<Vec<String>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("failed to read {}", folder.display()))?;
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if entry.path().is_dir() && entry.file_name() != "schema" {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::tests::catalogue, *};
+
+    fn results(root: &Path, report: &str) -> anyhow::Result<Results> {
+        let folder = root.join(REPORTS).join("own/1.2");
+        fs::create_dir_all(&folder).unwrap();
+        fs::create_dir_all(root.join(REPORTS).join("schema")).unwrap();
+        fs::write(folder.join("report.yaml"), report).unwrap();
+        Results::read(root)
+    }
+
+    #[test]
+    fn without_a_report_the_command_is_shown_that_makes_one() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join(REPORTS)).unwrap();
+        let results = Results::read(root.path()).unwrap();
+        let text = results.matrix(&catalogue(), "README.md");
+        assert!(
+            text.contains("plumbline run --target reference") && !text.contains('|'),
+            "{text}"
+        );
+        assert!(results.page(&catalogue()).text.contains("# Results"));
+    }
+
+    #[test]
+    fn a_report_is_a_column_with_what_passed_of_what_ran() {
+        let root = tempfile::tempdir().unwrap();
+        let report = "cluster: {provider: kind, target: ./own.yaml, kernel: x}\nrun: {seed: 7, profile: cluster}\ncases:\n\
+                      - {id: first, verdict: pass}\n- {id: second, verdict: fail, exempt: why}\n\
+                      - {id: third, verdict: not-supported}\n";
+        let results = results(root.path(), report).unwrap();
+        let text = results.matrix(&catalogue(), "README.md");
+        let head = "| Area | [own 1.2 (kind)](suites/reports/own/1.2/report.yaml) |";
+        assert!(text.starts_with(head), "{text}");
+        assert!(
+            text.contains("| [A one](docs/claims/area-a.md) | 1 of 2, 1 exempt |"),
+            "{text}"
+        );
+        assert!(
+            text.contains("| [B two](docs/claims/area-b.md) | not supported |"),
+            "{text}"
+        );
+        assert!(
+            text.contains("sudo plumbline run --provider kind --target ./own.yaml --seed 7\n"),
+            "{text}"
+        );
+        let page = results.page(&catalogue()).text;
+        assert!(
+            page.contains("| `second` | exempt |") && page.contains("| `fourth` | — |"),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn what_is_no_report_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        let error = results(root.path(), "cases: none\n").err().unwrap().to_string();
+        assert!(
+            error.contains("suites/reports/own/1.2/report.yaml is no report"),
+            "{error}"
+        );
+    }
+}
