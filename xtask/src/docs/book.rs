@@ -43,7 +43,7 @@ pub(super) fn build(root: &Path) -> anyhow::Result<PathBuf> {
             let text =
                 fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))?;
             let document = Document::new(name.to_string_lossy(), text);
-            fs::write(&to, with_links_outside(&document, repository.as_deref()))
+            fs::write(&to, with_links_of_the_book(&document, repository.as_deref()))
         } else {
             fs::copy(&path, &to).map(drop)
         };
@@ -62,22 +62,25 @@ fn repository() -> Option<String> {
     Some(format!("{server}/{repository}/blob/{}", get("GITHUB_SHA")?))
 }
 
-/// The page with links to what is not in `docs` leading to the repository, or out of `target/docs/html`.
-fn with_links_outside(document: &Document, repository: Option<&str>) -> String {
+/// The page with links that hold in the book: those to what is not in `docs` lead to the repository, or out of
+/// `target/docs/html`.
+fn with_links_of_the_book(document: &Document, repository: Option<&str>) -> String {
     let mut text = document.text().to_owned();
     // From the last to the first, so that ranges stay right.
     for link in document.links().iter().rev() {
         let Ok(Some(path)) = links::path_of(document.name(), link.destination()) else {
             continue;
         };
-        if path.starts_with("docs") {
-            continue;
-        }
         let fragment = link
             .destination()
             .split_once('#')
             .map_or(String::new(), |(_, rest)| format!("#{rest}"));
         let to = match repository {
+            // From the README of a folder that the table of contents names, mdBook makes its index.
+            _ if path.starts_with("docs") => match link.destination().strip_suffix("README.md") {
+                Some(folder) if document.name() != links::SUMMARY => format!("{folder}index.md"),
+                _ => continue,
+            },
             Some(repository) => format!("{repository}/{}{fragment}", path.display()),
             None => {
                 let depth = Path::new(document.name()).components().count() + 1;
@@ -102,17 +105,21 @@ mod tests {
     fn links_that_leave_the_book_lead_to_the_repository() {
         let page = "[a](../../ebpf/DATAPATH.md#rules) [b](../glossary.md#words) [c](https://a.b/) [d](../../suites)\n";
         let document = Document::new("docs/claims/x.md", page);
-        let on_github = with_links_outside(&document, Some("https://github.com/o/r/blob/abc"));
+        let on_github = with_links_of_the_book(&document, Some("https://github.com/o/r/blob/abc"));
         assert_eq!(
             on_github,
             "[a](https://github.com/o/r/blob/abc/ebpf/DATAPATH.md#rules) [b](../glossary.md#words) [c](https://a.b/) \
              [d](https://github.com/o/r/blob/abc/suites)\n"
         );
         // target/docs/html/claims/x.html
-        let here = with_links_outside(&document, None);
+        let here = with_links_of_the_book(&document, None);
         assert!(
             here.starts_with("[a](../../../../ebpf/DATAPATH.md#rules) [b](../glossary.md#words)"),
             "{here}"
         );
+        let in_the_book =
+            |name: &str| with_links_of_the_book(&Document::new(name, "[a](claims/README.md)\n"), None);
+        assert_eq!(in_the_book("docs/x.md"), "[a](claims/index.md)\n");
+        assert_eq!(in_the_book(links::SUMMARY), "[a](claims/README.md)\n");
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use super::document::Document;
 
 /// The table of contents of the book.
-const SUMMARY: &str = "docs/SUMMARY.md";
+pub(super) const SUMMARY: &str = "docs/SUMMARY.md";
 
 /// Every link that leads nowhere, and every page of `docs` that the book does not have.
 pub(super) fn findings(root: &Path, documents: &[Document]) -> Vec<String> {
