@@ -105,8 +105,8 @@ enum Command {
     #[command(hide = true)]
     Case(case::Arguments),
     /// Read lines of documents from stdin, and print whether they are this program's (started by `cargo xtask docs`)
-    #[command(hide = true)]
-    CommandLines,
+    #[command(name = "command-lines", hide = true)]
+    Lines,
     /// Helpers that faults start on nodes
     #[command(hide = true, subcommand)]
     Node(node::Command),
@@ -182,7 +182,7 @@ fn start(command: Command) -> anyhow::Result<ExitCode> {
             Command::Cleanup(arguments) => repair::cleanup(arguments).await,
             Command::Heal(arguments) => repair::heal(arguments).await,
             Command::Case(arguments) => case::case(arguments).await,
-            Command::CommandLines => command_lines::check(),
+            Command::Lines => command_lines::check(),
             Command::Node(command) => node::node(&command).await,
             Command::ExecInPod(arguments) => cluster::exec::exec(arguments).await,
             Command::OnNode(arguments) => cluster::exec::on_node(&arguments),
