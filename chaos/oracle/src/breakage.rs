@@ -1,6 +1,9 @@
-//! What broke for a client, in words that tell a lost backend from an ended socket and from a refused reconnect.
+//! How attempts ended, and what broke for a client, in words that tell a lost backend from an ended socket and from a
+//! refused reconnect.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use serde::{Deserialize, Serialize};
 
 use crate::{
     history::{Attempt, Outcome, Stage, Transport},
@@ -29,40 +32,123 @@ pub fn what_broke(attempts: &[&Attempt]) -> String {
     }
 }
 
+/// How an attempt ended that was not as expected.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(tag = "how", rename_all = "kebab-case")]
+pub enum Ending {
+    /// A backend answered.
+    Answered {
+        /// Its identity.
+        by: String,
+    },
+    /// A backend answered another request, or at another port than its identity's.
+    Misdelivered {
+        /// Its identity.
+        by: String,
+    },
+    /// A backend answered, and the client saw this peer.
+    Shown {
+        /// The peer.
+        peer: SocketAddr,
+        /// Whether that is where the backend was reached.
+        is_backends: bool,
+    },
+    /// Something answered that is no backend of the suite.
+    Foreign,
+    /// The connection was established, and closed without an answer.
+    Closed,
+    /// The client got no socket.
+    NoSocket,
+    /// It was refused.
+    Refused,
+    /// It was refused, and later than is permitted.
+    RefusedLate,
+    /// It could not be established, with this error.
+    NotConnected {
+        /// Its symbol.
+        errno: String,
+    },
+    /// Its socket was open, and ended with this error.
+    Ended {
+        /// Its symbol.
+        errno: String,
+    },
+    /// It was not established within the client's limit.
+    Silent,
+    /// It was established, or sent, and got no answer within the client's limit.
+    Unanswered,
+    /// Its client got no answer, and a backend has it in its log.
+    Delivered,
+}
+
+impl Ending {
+    /// By its outcome alone, whatever was expected.
+    #[must_use]
+    pub fn of(attempt: &Attempt) -> Self {
+        let is_refusal = |errno: &str| REFUSALS.contains(&errno);
+        // A flow's later exchanges follow an answer. A datagram that is refused, by the call or by ICMP, ends no open
+        // socket.
+        let was_served = attempt.exchange.is_some_and(|exchange| exchange.sequence > 0);
+        match &attempt.outcome {
+            Outcome::Answered { answer, .. } => Self::Answered {
+                by: answer.identity.clone(),
+            },
+            Outcome::Garbled { said } if said.is_empty() => Self::Closed,
+            Outcome::Garbled { .. } => Self::Foreign,
+            Outcome::Failed {
+                stage: Stage::Socket, ..
+            }
+            | Outcome::Timeout { stage: Stage::Socket } => Self::NoSocket,
+            Outcome::Failed { errno, .. } if connects(attempt) => {
+                if is_refusal(errno) {
+                    Self::Refused
+                } else {
+                    Self::NotConnected { errno: errno.clone() }
+                }
+            }
+            Outcome::Failed { errno, .. } if is_datagram(attempt) && !was_served && is_refusal(errno) => {
+                Self::Refused
+            }
+            Outcome::Failed { errno, .. } => Self::Ended { errno: errno.clone() },
+            Outcome::Timeout { .. } if connects(attempt) => Self::Silent,
+            Outcome::Timeout { .. } => Self::Unanswered,
+        }
+    }
+}
+
+/// Whether it ended in the call that connects, or while that was under way.
+fn connects(attempt: &Attempt) -> bool {
+    matches!(
+        attempt.outcome,
+        Outcome::Failed {
+            stage: Stage::Connect | Stage::Handshake,
+            ..
+        } | Outcome::Timeout {
+            stage: Stage::Connect | Stage::Handshake,
+        }
+    )
+}
+
+fn is_datagram(attempt: &Attempt) -> bool {
+    matches!(attempt.transport, Transport::Udp | Transport::UdpConnected)
+}
+
 fn broke(attempt: &Attempt) -> &'static str {
-    let is_datagram = matches!(attempt.transport, Transport::Udp | Transport::UdpConnected);
-    // A flow's later exchanges follow an answer, and every socket after its first is a reconnect.
-    let exchange = attempt.exchange;
-    let is_again = exchange.is_some_and(|exchange| exchange.socket > 0);
-    let was_served = exchange.is_some_and(|exchange| exchange.sequence > 0);
-    match &attempt.outcome {
-        Outcome::Answered { .. } => "wrong answers",
-        Outcome::Garbled { said } if said.is_empty() => "open sockets ended",
-        Outcome::Garbled { .. } => "answered by what is no backend",
-        Outcome::Failed {
-            stage: Stage::Socket, ..
+    // Every socket of a flow after its first is a reconnect.
+    let is_again = attempt.exchange.is_some_and(|exchange| exchange.socket > 0);
+    match Ending::of(attempt) {
+        Ending::Answered { .. } | Ending::Misdelivered { .. } | Ending::Shown { .. } => "wrong answers",
+        Ending::Closed | Ending::Ended { .. } => "open sockets ended",
+        Ending::Foreign => "answered by what is no backend",
+        Ending::NoSocket => "no socket for the client",
+        Ending::Refused if !connects(attempt) => "datagrams refused",
+        Ending::Refused | Ending::RefusedLate | Ending::NotConnected { .. } if is_again => {
+            "reconnects refused"
         }
-        | Outcome::Timeout { stage: Stage::Socket } => "no socket for the client",
-        Outcome::Failed {
-            stage: Stage::Connect | Stage::Handshake,
-            ..
-        } if is_again => "reconnects refused",
-        Outcome::Failed {
-            stage: Stage::Connect | Stage::Handshake,
-            ..
-        } => "new connections refused",
-        // A datagram that is refused, by the call or by ICMP, ends no open socket.
-        Outcome::Failed { errno, .. } if is_datagram && !was_served && REFUSALS.contains(&errno.as_str()) => {
-            "datagrams refused"
-        }
-        Outcome::Failed { .. } => "open sockets ended",
-        Outcome::Timeout {
-            stage: Stage::Connect | Stage::Handshake,
-        } if is_again => "reconnects unanswered",
-        Outcome::Timeout {
-            stage: Stage::Connect | Stage::Handshake,
-        } => "new connections unanswered",
-        Outcome::Timeout { .. } => "exchanges unanswered",
+        Ending::Refused | Ending::RefusedLate | Ending::NotConnected { .. } => "new connections refused",
+        Ending::Silent if is_again => "reconnects unanswered",
+        Ending::Silent => "new connections unanswered",
+        Ending::Unanswered | Ending::Delivered => "exchanges unanswered",
     }
 }
 

@@ -9,7 +9,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    breakage::what_broke,
+    breakage::{Ending, what_broke},
+    counted::{Counted, What},
     finding::{self, Finding, SHOWN, Weight},
     history::{Attempt, Outcome, Served, Stage, Transport},
     observations,
@@ -193,7 +194,11 @@ impl Judged<'_> {
         let outside = self.but_cut(outside, judged.len());
         if !outside.is_empty() {
             let found = observations::outcomes(outside.iter().copied());
-            findings.push(self.finding(
+            let what = What::Probes {
+                permitted: self.expectation.permitted.clone(),
+            };
+            let counted = Counted::attempts(what, &outside, &judged, |attempt| self.ending(attempt));
+            let finding = self.finding(
                 Weight::Violation,
                 format!(
                     "{}, {} of {} outside: {}",
@@ -203,7 +208,8 @@ impl Judged<'_> {
                     observations::line(&found)
                 ) + &self.detail(&outside),
                 &outside,
-            ));
+            );
+            findings.push(Finding { counted, ..finding });
         }
         if !own.is_empty() {
             let found = observations::line(&observations::outcomes(own.iter().copied()));
@@ -320,7 +326,33 @@ impl Judged<'_> {
         } else {
             Weight::Undecided
         };
-        Some(self.finding(weight, found, &[]))
+        let what = What::Unreached {
+            permitted: self.expectation.permitted.clone(),
+            missing: missing.iter().map(|identity| (*identity).to_owned()).collect(),
+        };
+        Some(Finding {
+            counted: Counted::attempts(what, &[], judged, Ending::of),
+            ..self.finding(weight, found, &[])
+        })
+    }
+
+    /// How an attempt outside ended, by what was expected and what backends have logged.
+    fn ending(&self, attempt: &Attempt) -> Ending {
+        match &attempt.outcome {
+            Outcome::Answered { answer, .. } if !faithful(answer, attempt) => Ending::Misdelivered {
+                by: answer.identity.clone(),
+            },
+            Outcome::Answered { .. } => Ending::of(attempt),
+            _ if self.observed.delivered.contains_key(attempt.nonce.as_str())
+                && self.expectation.permitted == Permitted::None =>
+            {
+                Ending::Delivered
+            }
+            outcome if is_refusal(outcome) && self.expectation.permitted.has_refusals_in_time() => {
+                Ending::RefusedLate
+            }
+            _ => Ending::of(attempt),
+        }
     }
 
     /// Why outcomes are not permitted that look as if they were.
@@ -356,6 +388,7 @@ impl Judged<'_> {
             expected: self.expectation.permitted.to_string(),
             found,
             first: shown(first),
+            counted: None,
         }
     }
 }

@@ -4,7 +4,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::history::{Attempt, Outcome, Stage, Transport};
+use crate::{
+    counted::Counted,
+    history::{Attempt, Outcome, Stage, Transport},
+};
 
 /// How many offending attempts a finding carries.
 pub const SHOWN: usize = 5;
@@ -32,6 +35,9 @@ pub struct Finding {
     pub found: String,
     /// The first offending attempts, at most [`SHOWN`].
     pub first: Vec<Attempt>,
+    /// The same in parts, where something was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted: Option<Counted>,
 }
 
 impl fmt::Display for Finding {

@@ -9,8 +9,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    breakage::what_broke,
+    breakage::{Ending, what_broke},
     check::{Observed, Stream, shown},
+    counted::{Counted, What},
     finding::{Finding, Weight},
     history::{Attempt, Outcome, Transport},
     observations,
@@ -35,7 +36,7 @@ pub struct Flows {
 #[must_use]
 pub fn flows(observed: &Observed<'_>, expected: &Flows) -> Vec<Finding> {
     let mut by_flow: BTreeMap<u32, Vec<&Attempt>> = BTreeMap::new();
-    let (mut unwatched, mut lost, mut judged) = (Vec::new(), Vec::new(), 0);
+    let (mut unwatched, mut lost, mut exchanges) = (Vec::new(), Vec::new(), Vec::new());
     for attempt in observed.of(&expected.stream) {
         let Some(exchange) = attempt.exchange else {
             continue;
@@ -46,14 +47,15 @@ pub fn flows(observed: &Observed<'_>, expected: &Flows) -> Vec<Finding> {
             unwatched.push(*attempt);
             continue;
         }
-        judged += 1;
+        exchanges.push(*attempt);
         by_flow.entry(exchange.flow).or_default().push(attempt);
         if is_timeout {
             lost.push(*attempt);
         }
     }
+    let judged = exchanges.len();
     let mut findings = Vec::new();
-    let mut found = |weight, text: String, first: &[&Attempt]| {
+    let mut found = |weight, text: String, first: &[&Attempt], counted: Option<Counted>| {
         findings.push(Finding {
             weight,
             subject: format!("{} flows, {}", expected.flows, expected.stream),
@@ -63,6 +65,7 @@ pub fn flows(observed: &Observed<'_>, expected: &Flows) -> Vec<Finding> {
             ),
             found: text,
             first: shown(first),
+            counted,
         });
     };
     let ended: Vec<&Attempt> = by_flow
@@ -77,6 +80,7 @@ pub fn flows(observed: &Observed<'_>, expected: &Flows) -> Vec<Finding> {
             Weight::Violation,
             format!("{}: {how}", what_broke(&ended)),
             &ended,
+            flows_of(expected, &ended, &exchanges),
         );
     }
     let changed: Vec<&Attempt> = by_flow
@@ -85,19 +89,29 @@ pub fn flows(observed: &Observed<'_>, expected: &Flows) -> Vec<Finding> {
         .collect();
     if !changed.is_empty() {
         let by = observations::line(&observations::outcomes(changed.iter().copied()));
-        found(Weight::Violation, format!("another backend: {by}"), &changed);
+        let counted = flows_of(expected, &changed, &exchanges);
+        found(
+            Weight::Violation,
+            format!("another backend: {by}"),
+            &changed,
+            counted,
+        );
     }
     let too_many = |lost: usize, of: usize| lost > 0 && lost * expected.lost_of >= of;
     if too_many(lost.len(), judged) {
         let text = format!("{} of {judged} exchanges without an answer", lost.len());
-        found(Weight::Violation, text, &lost);
+        let what = What::Exchanges {
+            lost_of: expected.lost_of,
+        };
+        let counted = Counted::attempts(what, &lost, &exchanges, Ending::of);
+        found(Weight::Violation, text, &lost, counted);
     } else if too_many(lost.len() + unwatched.len(), judged + unwatched.len()) {
         let how = observations::line(&observations::outcomes(unwatched.iter().copied()));
         let text = format!(
             "{} exchanges that decide nothing (client or backend did not run in time, or no socket): {how}",
             unwatched.len()
         );
-        found(Weight::Undecided, text, &unwatched);
+        found(Weight::Undecided, text, &unwatched, None);
     }
     let enough = |exchanges: &&Vec<&Attempt>| exchanges.len() >= expected.at_least;
     let decided = by_flow.values().filter(enough).count();
@@ -106,9 +120,28 @@ pub fn flows(observed: &Observed<'_>, expected: &Flows) -> Vec<Finding> {
             "only {decided} of them have the {} exchanges that decide",
             expected.at_least
         );
-        found(Weight::Undecided, text, &[]);
+        found(Weight::Undecided, text, &[], None);
     }
     findings
+}
+
+/// The flows of these exchanges, each counted once by the first of them.
+fn flows_of(expected: &Flows, outside: &[&Attempt], all: &[&Attempt]) -> Option<Counted> {
+    let mut first: BTreeMap<u32, &Attempt> = BTreeMap::new();
+    for attempt in outside {
+        if let Some(exchange) = attempt.exchange {
+            let known = first.entry(exchange.flow).or_insert(attempt);
+            if attempt.start_us < known.start_us {
+                *known = attempt;
+            }
+        }
+    }
+    let first: Vec<&Attempt> = first.into_values().collect();
+    let counted = Counted::attempts(What::Flows, &first, all, Ending::of)?;
+    Some(Counted {
+        of: expected.flows,
+        ..counted
+    })
 }
 
 /// Answers by another backend than the first one of the same socket, or by one that may not answer at all.

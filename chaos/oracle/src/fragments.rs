@@ -51,6 +51,7 @@ pub fn datagrams(observed: &Observed<'_>, expected: &Datagrams) -> Vec<Finding> 
             ),
             found: text,
             first: shown(first),
+        counted: None,
         });
     };
     let of = judged.len();

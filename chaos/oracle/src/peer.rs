@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, net::SocketAddr};
 
 use crate::{
+    breakage::Ending,
     check::{Observed, Stream, shown},
+    counted::{Counted, What},
     finding::{Finding, Weight},
     history::{Attempt, Outcome, Transport},
     observations::{self, Peer},
@@ -65,6 +67,7 @@ pub fn peers(observed: &Observed<'_>, stream: &Stream, shows: Shows, at_least: u
         expected: shows.expected(stream.transport),
         found,
         first: shown(first),
+        counted: None,
     };
     let mut findings = Vec::new();
     let outside = answered.iter().filter(|(attempt, _)| !shows.permits(attempt));
@@ -81,11 +84,25 @@ pub fn peers(observed: &Observed<'_>, stream: &Stream, shows: Shows, at_least: u
             answered.len(),
             observations::line(&counts)
         );
-        findings.push(finding(Weight::Violation, found, &first));
+        let all: Vec<&Attempt> = answered.iter().map(|(attempt, _)| *attempt).collect();
+        findings.push(Finding {
+            counted: Counted::attempts(What::Peers, &first, &all, shown_peer),
+            ..finding(Weight::Violation, found, &first)
+        });
     }
     if answered.len() < at_least {
         let found = format!("only {} of the {at_least} answers that decide", answered.len());
         findings.push(finding(Weight::Undecided, found, &[]));
     }
     findings
+}
+
+fn shown_peer(attempt: &Attempt) -> Ending {
+    match &attempt.outcome {
+        Outcome::Answered { peer, .. } => Ending::Shown {
+            peer: *peer,
+            is_backends: observations::peer(attempt) == Some(Peer::Backend),
+        },
+        _ => Ending::of(attempt),
+    }
 }

@@ -36,6 +36,7 @@ pub fn shares<'a>(
         expected: format!("at least {:.0} % of the answers from each backend", least * 100.0),
         found,
         first: Vec::new(),
+        counted: None,
     };
     if total < at_least {
         let found = format!("only {total} of the {at_least} answers that decide");

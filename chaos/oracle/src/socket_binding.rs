@@ -33,6 +33,7 @@ pub fn bound(observed: &Observed<'_>, stream: &Stream, port: Port, at_least: usi
         expected: expected.to_owned(),
         found,
         first: shown(first),
+        counted: None,
     };
     let (unknown, known): (Vec<&Attempt>, Vec<&Attempt>) =
         seen.iter().partition(|attempt| met(&attempt.outcome).is_none());

@@ -26,6 +26,7 @@ pub fn sticks(attempts: &[Attempt], stream: &Stream, sockets: usize, at_least: u
         expected: "the datagrams of one socket answered by one backend".to_owned(),
         found,
         first: shown(first),
+        counted: None,
     };
     let mut findings = Vec::new();
     let by_another = |answers: &Vec<(&Attempt, &str)>| {
@@ -64,6 +65,7 @@ pub fn spreads(attempts: &[Attempt], stream: &Stream, sockets: usize, fewest: us
         expected: format!("{sockets} fresh sockets answered by at least {fewest} backends"),
         found,
         first: Vec::new(),
+        counted: None,
     };
     if answers.len() < sockets {
         let found = format!("only {} answers", answers.len());

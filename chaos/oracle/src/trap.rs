@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 
 use crate::{
+    breakage::Ending,
     check::shown,
+    counted::{Counted, What},
     finding::{Finding, Weight},
     history::{Attempt, Outcome, Served},
 };
@@ -19,12 +21,17 @@ pub fn trap_untouched(attempts: &[Attempt], trap: &str, trap_log: &[Served]) -> 
     if hit.is_empty() {
         return None;
     }
+    let all: Vec<&Attempt> = attempts.iter().collect();
+    let what = What::Trap {
+        server: trap.to_owned(),
+    };
     Some(Finding {
         weight: Weight::Violation,
         subject: format!("the trap {trap}"),
         expected: format!("0 of {} probes", attempts.len()),
         found: format!("{} of {}", hit.len(), attempts.len()),
         first: shown(&hit),
+        counted: Counted::attempts(what, &hit, &all, Ending::of),
     })
 }
 

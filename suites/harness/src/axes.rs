@@ -215,6 +215,7 @@ mod tests {
             expected: "e".into(),
             found: format!("{weight:?}"),
             first: Vec::new(),
+            counted: None,
         }
     }
 

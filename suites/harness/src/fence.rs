@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 use oracle::{
+    counted::{Counted, What},
     finding::{Finding, Weight},
     history::{Attempt, Outcome, PlanEntry, Transport, Until},
 };
@@ -20,7 +21,7 @@ use oracle::{
 use crate::{
     client::Client,
     context::Context,
-    history::Event,
+    history::{Event, now_us},
     limits::Limits,
     own_services::Change,
     probing::begin,
@@ -132,7 +133,22 @@ fn breaks_in_time(
     (limit, took): (Duration, Duration),
     found: Option<&str>,
 ) {
-    let found = found.map_or_else(
+    let now = now_us();
+    let counted = Counted {
+        what: What::Change {
+            node: node.to_owned(),
+            limit_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
+            came: found.is_none(),
+        },
+        dialled: None,
+        outside: 1,
+        of: 1,
+        endings: Vec::new(),
+        first_us: now.saturating_sub(u64::try_from(took.as_micros()).unwrap_or(u64::MAX)),
+        last_us: now,
+        until_us: now,
+    };
+    let words = found.map_or_else(
         || format!("that after {:.1} s", took.as_secs_f64()),
         |found| format!("in {:.1} s {found}", took.as_secs_f64()),
     );
@@ -143,8 +159,9 @@ fn breaks_in_time(
             "{} served by {} within {limit:?} of the write",
             change.address, change.identity
         ),
-        found,
+        found: words,
         first: Vec::new(),
+        counted: Some(counted),
     };
     let axis = format!("the fence on {node}");
     cx.axes().judged(&axis, Vec::new());

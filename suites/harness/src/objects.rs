@@ -104,6 +104,11 @@ impl Objects {
         &self.watch
     }
 
+    /// The history of the case.
+    pub(crate) fn history(&self) -> &History {
+        &self.history
+    }
+
     /// The limits of the run.
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits

@@ -12,6 +12,7 @@ use oracle::history::Transport;
 use serde_json::{Value, json};
 
 use crate::{
+    history::Event,
     names::{self, Key, Kind},
     objects::{MANAGER, Objects},
     requests::answered,
@@ -198,7 +199,7 @@ async fn ready(objects: &Objects, pod: &Value) -> Result<Backend, Halt> {
     let pod = ready
         .map_err(|error| Halt::Harness(format!("failed to watch {key}: {error}")))?
         .ok_or_else(|| Halt::Inconclusive(format!("{key} was deleted, and not by the suite")))?;
-    Ok(Backend {
+    let backend = Backend {
         namespace: objects.namespace(&key),
         in_api: key.name,
         node: pod.data["spec"]["nodeName"]
@@ -206,7 +207,13 @@ async fn ready(objects: &Objects, pod: &Value) -> Result<Backend, Halt> {
             .unwrap_or_default()
             .to_owned(),
         addresses: addresses(&pod.data),
-    })
+    };
+    objects.history().add(&Event::Backend {
+        server: backend.server(),
+        node: backend.node.clone(),
+        addresses: backend.addresses.clone(),
+    });
+    Ok(backend)
 }
 
 fn is_ready(pod: &DynamicObject) -> bool {

@@ -16,6 +16,8 @@ use std::{
 use cluster::{AgentState, Cluster};
 use futures::future::join_all;
 use oracle::{
+    breakage::Ending,
+    counted::{Counted, What},
     finding::{Finding, Weight},
     history::{Attempt, Outcome, PlanEntry, Transport},
 };
@@ -143,7 +145,7 @@ impl Readiness {
                     .any(|span| lasts(&of_vantage, *span, limits.endpoints));
                 findings.extend(ready.iter().filter_map(|span| {
                     let found = hole(&of_vantage, &self.identity, *span, limits.endpoints)?;
-                    Some(finding(vantage, found, limits))
+                    Some(finding(vantage, &found, limits))
                 }));
             }
             let verdict = match findings.first() {
@@ -174,7 +176,7 @@ fn lasts(attempts: &[&Attempt], span: Span, least: Duration) -> bool {
     u128::from(ended.saturating_sub(began)) >= least.as_micros()
 }
 
-/// The first attempts of a time of at least so long, within the span, in which the control Service did not answer once.
+/// The attempts of the first time of at least so long, within the span, in which the control Service did not answer once.
 fn hole<'a>(
     attempts: &[&'a Attempt],
     identity: &str,
@@ -190,7 +192,6 @@ fn hole<'a>(
         failed.push(attempt);
         let began = failed[0].start_us;
         if u128::from(attempt.end_us.saturating_sub(began)) >= least.as_micros() {
-            failed.truncate(FIRST);
             return Some(failed);
         }
     }
@@ -200,7 +201,10 @@ fn hole<'a>(
 /// Attempts that a finding shows.
 const FIRST: usize = 3;
 
-fn finding(vantage: &Vantage, attempts: Vec<&Attempt>, limits: &Limits) -> Finding {
+fn finding(vantage: &Vantage, attempts: &[&Attempt], limits: &Limits) -> Finding {
+    let what = What::Ready {
+        node: vantage.node.clone(),
+    };
     Finding {
         weight: Weight::Violation,
         subject: format!("{} to {}", vantage.client, vantage.target),
@@ -209,7 +213,8 @@ fn finding(vantage: &Vantage, attempts: Vec<&Attempt>, limits: &Limits) -> Findi
             limits.endpoints, vantage.node, limits.ready
         ),
         found: "no answer of the control Service".to_owned(),
-        first: attempts.into_iter().cloned().collect(),
+        first: attempts.iter().take(FIRST).copied().cloned().collect(),
+        counted: Counted::attempts(what, attempts, attempts, Ending::of),
     }
 }
 

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use oracle::{
+    breakage::Ending,
     check::{Observed, Stream, Times},
+    counted::What,
     finding::{Finding, Weight},
     flow::{self, Flows},
     history::{Answer, Attempt, Exchange, Outcome, Served, Stage, Transport},
@@ -122,6 +124,19 @@ fn an_end_is_found() {
     let attempts = history(Transport::Tcp, &[Is::By("b1/TCP/8080"), Is::Reset]);
     let text = "open sockets ended: 1 ECONNRESET from receive".to_owned();
     assert_eq!(found(&attempts, Transport::Tcp), [(Weight::Violation, text)]);
+}
+
+#[test]
+fn a_flow_that_ends_is_counted_once_by_its_first_end() {
+    let attempts = history(
+        Transport::Tcp,
+        &[Is::By("b1/TCP/8080"), Is::Reset, Is::Lost, Is::Reset],
+    );
+    let findings = judge(&attempts, &[], Transport::Tcp);
+    let counted = findings[0].counted.as_ref().unwrap();
+    assert_eq!((&counted.what, counted.outside, counted.of), (&What::Flows, 1, 2));
+    let errno = "ECONNRESET".to_owned();
+    assert_eq!(counted.endings, [(Ending::Ended { errno }, 1)]);
 }
 
 #[test]

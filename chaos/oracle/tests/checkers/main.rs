@@ -1,6 +1,7 @@
 //! The checkers as tables: a sentence, the attempts, what is found.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
+mod counts;
 mod flows;
 mod fragments;
 mod machine;

@@ -175,6 +175,7 @@ async fn rounds(cx: &Context, group: &Group, backends: &[Backend]) -> Result<(),
             expected: "refused while it is empty, on some node at least".to_owned(),
             found: format!("no refusal in {} rounds", group.rounds),
             first: Vec::new(),
+            counted: None,
         };
         write_effect::breaks(
             cx,

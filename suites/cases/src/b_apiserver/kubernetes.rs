@@ -202,6 +202,7 @@ pub(super) async fn no_restart(
             expected: "no restart: the case makes none".to_owned(),
             found: restarted.join(", "),
             first: Vec::new(),
+            counted: None,
         };
         cx.axes().judged(axis, vec![finding]);
     }

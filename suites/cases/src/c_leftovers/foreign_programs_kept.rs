@@ -211,6 +211,7 @@ impl Foreign {
                 expected: "attached, and counting".to_owned(),
                 found: problem.to_string(),
                 first: Vec::new(),
+                counted: None,
             };
             cx.axes().judged(&place, vec![finding]);
         }

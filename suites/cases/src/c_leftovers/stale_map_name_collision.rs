@@ -106,6 +106,7 @@ fn judge_twins(cx: &Context, after: &str, twins: &[Twin]) {
             expected: "its sentinel and nothing else, and its program attached".to_owned(),
             found: twin.wrong.clone()?,
             first: Vec::new(),
+            counted: None,
         })
     };
     cx.axes().judged(TWINS, twins.iter().filter_map(wrong).collect());

@@ -97,6 +97,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
                 expected: format!("at most {first}"),
                 found: now.to_string(),
                 first: Vec::new(),
+                counted: None,
             }]
         }
         Err(halt) => return Err(halt),

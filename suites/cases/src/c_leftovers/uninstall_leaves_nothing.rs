@@ -89,6 +89,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
                 expected: "nothing beyond what was there before".to_owned(),
                 found: left.to_string(),
                 first: Vec::new(),
+                counted: None,
             }]
         }
         Err(halt) => return Err(halt),

@@ -249,6 +249,12 @@ impl Thread {
     }
 }
 
+impl fmt::Display for Thread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 impl TryFrom<String> for Thread {
     type Error = String;
 

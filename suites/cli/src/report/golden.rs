@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     files,
-    format::{Axis, Case, Cluster, Counts, FORMAT, Finding, Report, Run, Undecided, Verdict},
+    format::{Axis, Case, Cluster, Counts, Explanation, FORMAT, Finding, Report, Run, Undecided, Verdict},
     html, junit, markdown,
     software::tests::example,
     timeline::{Lane, Mark, MarkKind, Span, Timeline},
@@ -192,7 +192,22 @@ fn failed() -> Case {
         kind,
         text: text.into(),
     };
+    let explanation = Explanation {
+        expected: "Every connection to shop is answered by new.".into(),
+        happened: "From 9.5 s on, 200 of 203 connections from the host network of node1 to shop were still answered by \
+                   old. 1 other client failed too."
+            .into(),
+        event: Some(
+            "Two seconds before, the agent of node1 had been killed; then new had replaced old in shop. The \
+             EndpointSlice of shop lists new, not old."
+                .into(),
+        ),
+        next: "The same as cilium/cilium#1 <or another>? Each attempt is in evidence/stale-sock-legacy-multi/attempts.jsonl.gz. \
+               To run it again: plumbline run --filter '^stale-sock-legacy-multi$' --seed 7"
+            .into(),
+    };
     Case {
+        explanation: Some(explanation),
         why: "1 of 1 axes; connect4: the trap answered".into(),
         axes: vec![Axis {
             name: "connect4".into(),

@@ -18,6 +18,7 @@ use jiff::Timestamp;
 use oracle::finding::{self, describe};
 
 use super::{
+    explanation,
     format::{Axis, Case, Cluster, Counts, FORMAT, Finding, Report, Run, Undecided, Verdict},
     timeline,
 };
@@ -97,7 +98,16 @@ fn case(report: CaseReport, exempt: Option<String>, out: &Path, of_every_case: &
         .ok()
         .and_then(|us| Timestamp::from_microsecond(us).ok());
     let disruptive = cases::find(&report.id).is_some_and(|case| case.disruptive);
+    let folder = report.evidence.as_deref().map(|path| within(out, path));
+    let explained = explanation::explanation(&report, folder.as_deref());
     let mut warnings = report.warnings;
+    let explained = explained.unwrap_or_else(|error| {
+        let history = folder.as_deref().unwrap_or_default();
+        warnings.push(format!(
+            "no explanation, as the history in {history} can't be read: {error}"
+        ));
+        None
+    });
     let mut shown = None;
     if let Some(evidence) = &report.evidence
         && (disruptive || report.verdict.fails_the_run())
@@ -115,7 +125,7 @@ fn case(report: CaseReport, exempt: Option<String>, out: &Path, of_every_case: &
         tier: report.tier,
         verdict: verdict(&report.verdict),
         why: report.verdict.why().to_owned(),
-        explanation: None,
+        explanation: explained,
         exempt,
         started: time(started),
         seconds: rounded(report.seconds),
@@ -124,7 +134,7 @@ fn case(report: CaseReport, exempt: Option<String>, out: &Path, of_every_case: &
         axes_not_enabled: own_axes(report.axes_not_enabled, of_every_case),
         recorded: report.recorded,
         warnings,
-        evidence: report.evidence.as_deref().map(|path| within(out, path)),
+        evidence: folder,
         timeline: shown,
         undecided: report
             .undecided

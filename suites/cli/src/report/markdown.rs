@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, path::Path};
 
 use super::{
-    format::{Case, Report, Verdict},
+    format::{Case, Explanation, Report, Verdict},
     text,
 };
 use crate::plural::counted;
@@ -64,7 +64,8 @@ pub(crate) fn render(report: &Report) -> String {
             continue;
         }
         let story = format!(
-            "\n<details><summary>{} {}</summary>\n\n<pre>{}</pre>\n</details>\n",
+            "\n{}<details><summary>{} {}</summary>\n\n<pre>{}</pre>\n</details>\n",
+            explanation(case),
             escaped(&case.id),
             case.label(),
             escaped(text::story(case, Path::new("")).trim())
@@ -83,6 +84,27 @@ pub(crate) fn render(report: &Report) -> String {
         );
     }
     text
+}
+
+/// What broke, in sentences.
+fn explanation(case: &Case) -> String {
+    let Some(explanation) = &case.explanation else {
+        return String::new();
+    };
+    let Explanation {
+        expected,
+        happened,
+        event,
+        next,
+    } = explanation;
+    let lines = [
+        Some(format!("<b>{}</b>: {}", escaped(&case.id), escaped(happened))),
+        event.as_deref().map(escaped),
+        Some(format!("Expected: {}", escaped(expected))),
+        Some(escaped(next)),
+    ];
+    let lines: Vec<String> = lines.into_iter().flatten().collect();
+    format!("<p>{}</p>\n\n", lines.join("<br>\n"))
 }
 
 /// Escapes the text for HTML and for Markdown tables.

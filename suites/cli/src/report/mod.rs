@@ -7,9 +7,10 @@
 //! ```
 //!
 //! `format.rs` is the public format; `suites/reports/schema` is its JSON Schema. `validate.rs`: further rules of a
-//! report. `software.rs`: versions. `timeline.rs`: what every client saw. `text.rs`: for a terminal. `command.rs`:
+//! report. `software.rs`: versions. `timeline.rs`: what every client saw. `explanation.rs`: what broke, in sentences. `text.rs`: for a terminal. `command.rs`:
 //! `plumbline report`, which also prints Markdown (`markdown.rs`).
 pub(crate) mod command;
+mod explanation;
 pub(crate) mod files;
 pub(crate) mod format;
 #[cfg(test)]

@@ -89,6 +89,12 @@ fn case_problems(case: &Case) -> Vec<String> {
     if case.undecided.iter().any(|earlier| earlier.why.is_empty()) {
         problems.push("one of its tries was inconclusive without a reason".to_owned());
     }
+    if case.explanation.is_some() && case.verdict != Verdict::Fail {
+        problems.push(format!(
+            "it is {} with an explanation: only a failure has one",
+            case.verdict.name()
+        ));
+    }
     for axis in &case.axes {
         if axis.why.is_empty() != (axis.verdict == Verdict::Pass) {
             problems.push(format!(
@@ -135,6 +141,7 @@ mod tests {
         report.cases[1].axes[0].why = String::new();
         report.cases[0].undecided[0].why = String::new();
         report.cases[3].exempt = Some("because".to_owned());
+        report.cases[3].explanation = report.cases[1].explanation.clone();
         report.cases[4].claims.clear();
         let found = problems(&report);
         let expected = [
@@ -147,6 +154,7 @@ mod tests {
             "a pass has none, everything else has",
             "as CLAIM: REASON, found \"because\"",
             "inconclusive without a reason",
+            "it is inconclusive with an explanation",
             "decides no claim",
         ];
         for part in expected {

@@ -209,6 +209,7 @@ mod tests {
             expected: "e".into(),
             found: "f".into(),
             first: Vec::new(),
+            counted: None,
         };
         let axis = |(name, subjects): &(&str, &[&str])| {
             AxisReport::new(*name, fail(), subjects.iter().map(finding).collect())

@@ -9,6 +9,7 @@ mod summary;
 
 use std::{
     fs, io,
+    net::IpAddr,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
     time::{SystemTime, UNIX_EPOCH},
@@ -64,6 +65,15 @@ pub enum Event {
         deleted: bool,
         /// The object.
         object: Value,
+    },
+    /// A pod that serves probes is ready.
+    Backend {
+        /// Its server, what its identities begin with.
+        server: String,
+        /// Its node.
+        node: String,
+        /// Its addresses, by which slices list it.
+        addresses: Vec<IpAddr>,
     },
     /// What came of the attempts of one client to one target, written when their phase is over.
     Attempts(Attempts),

@@ -97,6 +97,7 @@ impl Needed {
             expected: expected.to_owned(),
             found,
             first: Vec::new(),
+            counted: None,
         }
     }
 }

@@ -72,6 +72,7 @@ pub(in crate::b_apiserver) async fn all_accepted(
         expected: "every connection accepted".to_owned(),
         found: line(&outcomes(&failed)),
         first: failed.iter().take(SHOWN).cloned().collect(),
+        counted: None,
     });
     cx.axes().judged(axis, finding.into_iter().collect());
     Ok(())
