@@ -127,7 +127,8 @@ pub fn axes_not_enabled(cluster: &Description) -> Vec<String> {
 }
 
 /// A capability as something that a case needs.
-fn in_words(capability: Capability) -> &'static str {
+#[must_use]
+pub fn in_words(capability: Capability) -> &'static str {
     match capability {
         Capability::Ipv4 => "IPv4",
         Capability::Ipv6 => "IPv6",
