@@ -63,7 +63,7 @@ pub(crate) fn report(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             files::read_timelines(&mut report, folder)?;
             match (arguments.html, arguments.junit, arguments.markdown) {
                 (true, ..) => html::render(&report),
-                (_, true, _) => junit::render(&report)?,
+                (_, true, _) => junit::render(&report, folder)?,
                 (.., true) => markdown::render(&report),
                 (false, false, false) => {
                     super::text::table(&report, folder, arguments.output.verbosity(), terminal::width())

@@ -280,7 +280,7 @@ fn the_html_is_golden_and_needs_nothing_from_elsewhere() {
 fn the_junit_is_golden() {
     insta::assert_snapshot!(
         "junit.xml",
-        junit::render(&report()).unwrap()
+        junit::render(&report(), std::path::Path::new("out")).unwrap()
     );
 }
 
