@@ -3,6 +3,8 @@
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::terminal;
+
 /// Exit code after an interruption: 128 + SIGINT.
 pub(super) const INTERRUPTED: u8 = 130;
 
@@ -19,9 +21,10 @@ pub(crate) fn interruption() -> anyhow::Result<CancellationToken> {
                 _ = terminate.recv() => {}
             }
             if first {
-                eprintln!("interrupted: cleaning up; once more to end at once");
+                terminal::message("interrupted: cleaning up; once more to end at once");
                 cancelled.cancel();
             } else {
+                terminal::draw(None);
                 std::process::exit(i32::from(INTERRUPTED));
             }
         }

@@ -16,7 +16,7 @@
 //! - `doctor/`: programs that rewrite connections on a node, of any implementation, and stale ones among them.
 //! - `repair/`: removes and undoes what killed runs have left (`cleanup`, `heal`).
 //! - `watch/`: events of a Service and its EndpointSlices. `workflows.rs`: tests that CI's commands parse.
-//! - `interruption.rs`: SIGINT and SIGTERM. `quick.rs`: the mark of quick runs.
+//! - `terminal/`: colours, widths, and lines beside a bar. `interruption.rs`: SIGINT and SIGTERM. `quick.rs`: the mark of quick runs.
 //! - `lab/`: commands for the embedded lab. `node.rs`: helpers that faults start on nodes.
 mod case;
 mod cluster;
@@ -34,6 +34,7 @@ mod report;
 mod run;
 mod suggestions;
 mod targets;
+mod terminal;
 mod watch;
 #[cfg(test)]
 mod workflows;
@@ -136,7 +137,7 @@ enum Command {
 
 fn main() -> ExitCode {
     tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
+        .with_writer(|| terminal::LogLine)
         .with_env_filter(
             tracing_subscriber::EnvFilter::try_from_env("PLUMBLINE_LOG")
                 // Requests are sent before an API server listens, and connections break when one is stopped: such
@@ -145,7 +146,9 @@ fn main() -> ExitCode {
         )
         .init();
     let command = Arguments::parse().command;
-    match start(command) {
+    let ended = start(command);
+    terminal::draw(None);
+    match ended {
         Ok(code) => code,
         Err(error) => {
             eprintln!("plumbline: {error:#}");

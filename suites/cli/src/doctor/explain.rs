@@ -10,6 +10,7 @@ use doctor::{
 };
 
 use super::{HEALTHY, PROBLEMS, Scope, client::Client, look, text};
+use crate::terminal;
 
 /// Show what happens to connections to one destination.
 #[derive(Debug, clap::Args)]
@@ -68,9 +69,9 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     };
     let explanation = examination.explain(&request)?;
     if arguments.json {
-        text::print(&format!("{}\n", serde_json::to_string_pretty(&explanation)?))?;
+        terminal::print(&format!("{}\n", serde_json::to_string_pretty(&explanation)?))?;
     } else {
-        text::print(&show(&explanation, text::width()))?;
+        terminal::print(&show(&explanation, text::width()))?;
     }
     Ok(ExitCode::from(if explanation.consistent {
         HEALTHY

@@ -14,6 +14,7 @@ use doctor::{
 use serde::Serialize;
 
 use super::{Scope, code, look, problems::problems, show, text};
+use crate::terminal;
 
 /// What `--fix` evicts.
 #[derive(Debug, clap::Args)]
@@ -73,7 +74,7 @@ pub(super) async fn run(
     };
     let chosen = choose(examination, &wanted);
     if !json {
-        text::print(&plan(examination, &chosen, &wanted, width))?;
+        terminal::print(&plan(examination, &chosen, &wanted, width))?;
     }
     if !chosen.is_empty() && !fix.yes && !agreed(chosen.len())? {
         bail!("nothing was evicted");
@@ -92,9 +93,9 @@ pub(super) async fn run(
             done,
             after,
         };
-        text::print(&format!("{}\n", serde_json::to_string_pretty(&fixed)?))?;
+        terminal::print(&format!("{}\n", serde_json::to_string_pretty(&fixed)?))?;
     } else {
-        text::print(&result(&done, after, width))?;
+        terminal::print(&result(&done, after, width))?;
     }
     Ok(code(after))
 }

@@ -26,6 +26,8 @@ use doctor::{
     report::{Report, Verdict},
 };
 
+use crate::terminal;
+
 /// No problem was found; for `explain`, all programs agree about the destination.
 const HEALTHY: u8 = 0;
 /// At least one problem was found, or remains after `--fix`.
@@ -141,14 +143,14 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         return fix::run(&mut examination, &scope, &fix, json).await;
     }
     if json {
-        text::print(&format!(
+        terminal::print(&format!(
             "{}\n",
             serde_json::to_string_pretty(&examination.report)?
         ))?;
     } else if verbose {
-        text::print(&show::report(&examination.report, text::width()))?;
+        terminal::print(&show::report(&examination.report, text::width()))?;
     } else {
-        text::print(&page::page(&examination.report, text::width()))?;
+        terminal::print(&page::page(&examination.report, text::width()))?;
     }
     Ok(code(&examination.report))
 }

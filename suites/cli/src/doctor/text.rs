@@ -1,8 +1,8 @@
 //! Paragraphs and tables of the terminal's width, without colour.
 
-use std::io::{self, Write as _};
-
 use comfy_table::{ContentArrangement, Table, presets};
+
+use crate::terminal;
 
 /// Columns without a terminal: mail and tickets do not wrap lines of this length.
 const ELSEWHERE: u16 = 110;
@@ -15,31 +15,12 @@ pub(super) fn width() -> u16 {
     terminal.map_or(ELSEWHERE, |(terminal_size::Width(columns), _)| columns.max(LEAST))
 }
 
-/// Writes to stdout. A closed pipe is no error: the reader may need only the first lines (`| head`).
-pub(super) fn print(text: &str) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result,
-    }
-}
-
 /// A paragraph, indented with spaces.
 pub(super) fn paragraph(text: &str, indent: usize, width: u16) -> String {
-    let columns = usize::from(width).saturating_sub(indent).max(20);
     let blanks = " ".repeat(indent);
-    let (mut lines, mut line) = (String::new(), String::new());
-    for word in text.split(' ') {
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > columns {
-            lines += &format!("{blanks}{line}\n");
-            line.clear();
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    lines + &format!("{blanks}{line}\n")
+    let columns = usize::from(width).max(indent + 20);
+    let lines = terminal::wrap(text, &blanks, &blanks, columns);
+    lines.into_iter().map(|line| format!("{line}\n")).collect()
 }
 
 /// A table with a heading.

@@ -1,12 +1,15 @@
 //! `plumbline report`.
 
-use std::{io::Write as _, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::{files, format::Report, html, junit, markdown, validate};
-use crate::COULD_NOT_RUN;
+use crate::{
+    COULD_NOT_RUN,
+    terminal::{self, OutputArgs},
+};
 
 /// Show a report again, or check it.
 #[derive(Debug, clap::Args)]
@@ -32,6 +35,8 @@ pub(crate) struct Arguments {
     /// Print Markdown: `>> "$GITHUB_STEP_SUMMARY"` shows it on the page of a workflow's run
     #[arg(long, group = "format")]
     markdown: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -48,6 +53,7 @@ enum Command {
 }
 
 pub(crate) fn report(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    arguments.output.apply("");
     let text = match (&arguments.command, &arguments.file) {
         (Some(Command::Schema), _) => schema()?,
         (Some(Command::Validate { files }), _) => return Ok(validated(files)),
@@ -57,15 +63,16 @@ pub(crate) fn report(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             files::read_timelines(&mut report, folder)?;
             match (arguments.html, arguments.junit, arguments.markdown) {
                 (true, ..) => html::render(&report),
-                (_, true, _) => junit::render(&report)?,
+                (_, true, _) => junit::render(&report, folder)?,
                 (.., true) => markdown::render(&report),
-                (false, false, false) => super::text::table(&report, folder),
+                (false, false, false) => {
+                    super::text::table(&report, folder, arguments.output.verbosity(), terminal::width())
+                }
             }
         }
         (None, None) => anyhow::bail!("expected a report.yaml: `plumbline report --help`"),
     };
-    // The reader may close the pipe early.
-    drop(std::io::stdout().write_all(text.as_bytes()));
+    terminal::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 

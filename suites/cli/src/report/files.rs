@@ -11,7 +11,7 @@ use cluster::user_file::{self, UserFileError};
 
 use super::{
     format::{Counts, FORMAT, Report},
-    html, junit,
+    html, junit, timeline,
 };
 
 /// Limit of YAML nodes (scalars, lists, maps) in a report: 200 cases of 50 axes that all failed, with 10 findings of 12
@@ -32,20 +32,18 @@ pub(crate) const HTML: &str = "report.html";
 /// Name of the JUnit report.
 pub(crate) const JUNIT: &str = "junit.xml";
 
-/// Name of a timeline in the evidence of its case.
-const TIMELINE: &str = "timeline.yaml";
-
 /// Writes all three to a folder, and timelines to the evidence there; returns the paths of the three.
 ///
 /// # Errors
 /// One can't be written, for example because the disk is full. The others are still written.
 pub(crate) fn write(report: &Report, folder: &Path) -> anyhow::Result<[PathBuf; 3]> {
+    let mut first_error = write_timelines(report, folder).err();
     let files = [
         (YAML, yaml(report)),
         (HTML, Ok(html::render(report))),
-        (JUNIT, junit::render(report)),
+        // It attaches timelines, so they are there by now.
+        (JUNIT, junit::render(report, folder)),
     ];
-    let mut first_error = write_timelines(report, folder).err();
     let paths = files.map(|(name, text)| {
         let path = folder.join(name);
         if let Err(error) = text.and_then(|text| put(&path, &text)) {
@@ -60,7 +58,7 @@ fn write_timelines(report: &Report, folder: &Path) -> anyhow::Result<()> {
     for case in &report.cases {
         if let (Some(timeline), Some(evidence)) = (&case.timeline, &case.evidence) {
             let text = serde_saphyr::to_string(timeline).context("failed to write a timeline as YAML")?;
-            put(&folder.join(evidence).join(TIMELINE), &text)?;
+            put(&folder.join(evidence).join(timeline::FILE), &text)?;
         }
     }
     Ok(())
@@ -73,7 +71,7 @@ fn write_timelines(report: &Report, folder: &Path) -> anyhow::Result<()> {
 pub(crate) fn read_timelines(report: &mut Report, folder: &Path) -> anyhow::Result<()> {
     for case in &mut report.cases {
         let Some(evidence) = &case.evidence else { continue };
-        let path = folder.join(evidence).join(TIMELINE);
+        let path = folder.join(evidence).join(timeline::FILE);
         let text = match user_file::read(&path, MOST_BYTES) {
             Err(UserFileError::Io(error)) if error.kind() == io::ErrorKind::NotFound => continue,
             text => text.map_err(|error| {
@@ -226,7 +224,7 @@ mod tests {
             .unwrap();
         let evidence = folder.path().join(evidence);
         fs::create_dir_all(&evidence).unwrap();
-        symlink("/dev/null", evidence.join(TIMELINE)).unwrap();
+        symlink("/dev/null", evidence.join(timeline::FILE)).unwrap();
         let error = format!("{:#}", read_timelines(&mut report, folder.path()).unwrap_err());
         let part = "timeline.yaml: expected a regular file or a pipe, found a character device";
         assert!(error.contains(part), "{error}");

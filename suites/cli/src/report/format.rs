@@ -322,6 +322,8 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::{
         super::{files, golden, html, junit, markdown},
         *,
@@ -343,7 +345,7 @@ mod tests {
         assert!(html.contains("<title>plumbline (quick, no conformance): "));
         assert!(html.contains("<strong>quick, no conformance</strong>"));
         assert!(html.contains(left_out) && yaml.contains(left_out));
-        let junit = junit::render(&read).unwrap();
+        let junit = junit::render(&read, Path::new("out")).unwrap();
         let suites = junit.matches("<testsuite name=").count();
         let marked = junit.matches("(quick, no conformance)\"").count();
         assert_eq!(marked, suites + 1, "each suite, and all of it");

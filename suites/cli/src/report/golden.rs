@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::terminal::Verbosity;
+
 use super::{
     files,
     format::{Axis, Case, Cluster, Counts, Explanation, FORMAT, Finding, Report, Run, Undecided, Verdict},
@@ -291,7 +293,10 @@ fn the_html_is_golden_and_needs_nothing_from_elsewhere() {
 
 #[test]
 fn the_junit_is_golden() {
-    insta::assert_snapshot!("junit.xml", junit::render(&report()).unwrap());
+    insta::assert_snapshot!(
+        "junit.xml",
+        junit::render(&report(), std::path::Path::new("out")).unwrap()
+    );
 }
 
 #[test]
@@ -301,10 +306,13 @@ fn the_markdown_is_golden() {
 
 #[test]
 fn the_table_is_golden() {
-    insta::assert_snapshot!(
-        "table",
-        super::text::table(&report(), std::path::Path::new("out"))
-    );
+    let of = |verbosity| super::text::table(&report(), std::path::Path::new("out"), verbosity, 80);
+    for (name, verbosity) in [
+        ("table", Verbosity::Normal),
+        ("table.verbose", Verbosity::Verbose),
+    ] {
+        insta::assert_snapshot!(name, anstream::adapter::strip_str(&of(verbosity)).to_string());
+    }
 }
 
 #[test]

@@ -128,6 +128,23 @@ impl Software {
         *self == Self::default()
     }
 
+    /// The agents' versions, each once: of an image its tag.
+    pub(crate) fn agent_versions(&self) -> Vec<&str> {
+        let mut versions: Vec<&str> = self
+            .agents
+            .iter()
+            .filter_map(|agent| agent.version.as_deref())
+            .collect();
+        versions.dedup();
+        versions
+    }
+
+    /// What a reader of the verdicts has to know.
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = &'static str> {
+        let words = "nodes have different agents: what a case shows may be of either";
+        (self.agents.len() > 1).then_some(words).into_iter()
+    }
+
     /// Lines of a name and a text.
     pub(crate) fn lines(&self) -> Vec<(&'static str, String)> {
         let mut lines: Vec<(&str, String)> = Vec::new();
@@ -176,10 +193,7 @@ impl Software {
             let text = format!("{}/{}, sha256:{}", map.namespace, map.name, map.sha256);
             lines.push(("ConfigMap", text));
         }
-        if self.agents.len() > 1 {
-            let words = "nodes have different agents: what a case shows may be of either";
-            lines.push(("warning", words.to_owned()));
-        }
+        lines.extend(self.warnings().map(|words| ("warning", words.to_owned())));
         lines.extend(self.not_read.iter().map(|why| ("not read", why.clone())));
         lines
     }

@@ -18,6 +18,8 @@ use oracle::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Name of a timeline's file in the evidence of its case.
+pub(crate) const FILE: &str = "timeline.yaml";
 /// Columns of the time of a case.
 const COLUMNS: u64 = 160;
 /// Limit of lanes of one case; the history has all.

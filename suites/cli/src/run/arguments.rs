@@ -10,6 +10,7 @@ use super::{exempt::Exemption, filter::Filter, select::ClaimArgument, select::Fe
 use crate::{
     cluster::{ExistingArgs, KindArgs, Provider},
     lab::{FamilyArgs, TargetArgs, programs},
+    terminal::OutputArgs,
 };
 
 /// Most rows of the catalogue need no more nodes.
@@ -140,6 +141,8 @@ pub(crate) struct Arguments {
     /// that all cases share, only namespaces of cases that did not pass stay, because a node runs at most 110 pods
     #[arg(long)]
     pub(super) keep: bool,
+    #[command(flatten, next_help_heading = "Output")]
+    pub(super) output: OutputArgs,
 }
 
 /// API servers of a new lab: cases that stop one of several need two.

@@ -14,7 +14,7 @@ use existing::{Guard, LIMITS, LeaseState, LeaseWatch, Tier, give_back};
 use harness::{case::Case, cleanup::Made, verdict::Halt};
 use tokio::sync::Mutex;
 
-use crate::{cluster::ClusterRef, repair};
+use crate::{cluster::ClusterRef, repair, terminal};
 
 use super::{process::Settings, progress::Line, seconds};
 
@@ -119,7 +119,7 @@ impl HeldCluster {
             return Ok(());
         }
         for words in give_back(&self.cluster.client(), Some(run)).await? {
-            eprintln!("  {words}");
+            terminal::step(&words);
         }
         if self.is_disordered.load(Ordering::Relaxed) {
             if let Some(why) = self.lease.lost() {

@@ -1,6 +1,51 @@
-//! The end of a run that could not undo or write everything.
+//! The end of a run: what is printed then, and its exit code if not everything could be undone or written.
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
+
+use crate::{
+    quick,
+    report::{format::Report, text},
+    terminal::{self, OUTLINE, Verbosity, painted},
+};
+
+use super::process::Settings;
+
+/// Prints the result of a run, and with more than `-q` where the written reports are.
+///
+/// # Errors
+/// Stdout can't be written.
+pub(super) fn print(report: &Report, settings: &Settings, written: &[PathBuf]) -> anyhow::Result<()> {
+    let shown = shown(
+        report,
+        settings,
+        written,
+        terminal::verbosity(),
+        terminal::width(),
+    );
+    Ok(terminal::print(&shown)?)
+}
+
+pub(super) fn shown(
+    report: &Report,
+    settings: &Settings,
+    written: &[PathBuf],
+    verbosity: Verbosity,
+    columns: usize,
+) -> String {
+    let table = text::table(report, &settings.out, verbosity, columns);
+    if verbosity == Verbosity::Quiet {
+        return table;
+    }
+    let before = quick::marked(&report.run.profile, "\n");
+    format!("{before}{table}{}", reports(report, written))
+}
+
+/// A line for each report.
+fn reports(report: &Report, written: &[PathBuf]) -> String {
+    let line = |path: &PathBuf| format!("{}\n", painted(OUTLINE, terminal::path(path)));
+    let lines: String = written.iter().map(line).collect();
+    quick::marked(&report.run.profile, &lines)
+}
 
 /// The end of a run. An error of the cleanup hides no verdict: a failed run keeps exit code 1, an interruption stays
 /// one, and an error that prevented the run is reported first. Only a run in which nothing failed ends with the error
@@ -12,7 +57,7 @@ pub(super) fn concluded(
     match (done, undone) {
         (Ok(code), Err(left)) if code == ExitCode::SUCCESS => Err(left),
         (done, Err(left)) => {
-            eprintln!("plumbline: {left:#}");
+            terminal::message(&format!("plumbline: {left:#}"));
             done
         }
         (done, Ok(())) => done,

@@ -1,10 +1,14 @@
-//! An estimate of the duration, printed before the cases.
+//! How long a run takes: an estimate before the cases, and the time left while they run.
 
-use std::{num::NonZero, time::Duration};
+use std::{
+    collections::BTreeMap,
+    num::NonZero,
+    time::{Duration, Instant},
+};
 
 use harness::{case::Case, limits::Profile};
 
-use super::{machine, previous_run::Durations, process::Settings};
+use super::{machine, previous_run::Durations};
 
 /// Duration of a run of all cases on two processors (AMD EPYC, unoptimized programs, November 2026).
 struct Measured {
@@ -27,33 +31,70 @@ const QUICK: Measured = Measured {
 /// Processors of the measurement.
 const PROCESSORS: usize = 2;
 
+/// For so long the estimate weighs as much as what was seen: the first cases say little about the others.
+const SETTLES: Duration = Duration::from_secs(30);
+
+/// How long the cases of a run are expected to take.
+#[derive(Debug)]
+pub(super) struct Expected {
+    cases: BTreeMap<&'static str, Duration>,
+    /// All of them; `None` without a basis.
+    run: Option<Duration>,
+    basis: Basis,
+}
+
+/// Where an estimate comes from.
+#[derive(Debug)]
+enum Basis {
+    LastRun,
+    Measured,
+    /// Only limits are known.
+    None,
+}
+
+/// How far a run has come.
+#[derive(Debug)]
+pub(super) struct Under<'a> {
+    /// Since the first case began.
+    pub(super) elapsed: Duration,
+    /// Cases that have ended.
+    pub(super) ended: &'a [&'static str],
+    /// Running cases, and since when.
+    pub(super) running: Vec<(&'static str, Instant)>,
+    pub(super) now: Instant,
+}
+
 impl Durations {
-    /// The estimated duration of these cases as text: from the last run, or in labs from the measurement. `None`
-    /// without both.
-    pub(super) fn estimate(&self, cases: &[Case], settings: &Settings, is_in_labs: bool) -> Option<String> {
-        if cases.is_empty() {
-            return None;
-        }
-        if let Some(takes) = self.by_last_run(cases) {
-            return Some(format!("{}, by the last run in this folder", about(takes)));
-        }
-        let measured = match settings.limits.profile {
-            Profile::Lab => LAB,
-            Profile::Quick => QUICK,
-            Profile::Cluster | Profile::Long => return None,
+    /// From the last run, or in labs from the measurement.
+    pub(super) fn expected_of(&self, cases: &[Case], profile: Profile, is_in_labs: bool) -> Expected {
+        let measured = measured(profile).filter(|_| is_in_labs && !cases.is_empty());
+        let (run, basis) = match (self.by_last_run(cases), measured) {
+            (Some(run), _) => (Some(run), Basis::LastRun),
+            (None, Some(measured)) => {
+                let run = by_measured(measured, cases.len(), machine::processors());
+                (Some(run), Basis::Measured)
+            }
+            (None, None) => (None, Basis::None),
         };
-        let takes = by_measured(&measured, cases.len(), machine::processors());
-        let text = format!(
-            "{}, by what the reference agent's cases took on {PROCESSORS} processors",
-            about(takes)
-        );
-        is_in_labs.then_some(text)
+        let average = self.average().unwrap_or_default();
+        let of = |case: &Case| match (&basis, measured) {
+            (Basis::LastRun, _) => self.cases.get(case.id).copied().unwrap_or(average),
+            (Basis::Measured, Some(measured)) => measured.case,
+            _ => case.longest,
+        };
+        let cases = cases.iter().map(|case| (case.id, of(case))).collect();
+        Expected { cases, run, basis }
+    }
+
+    /// Average duration of a case.
+    fn average(&self) -> Option<Duration> {
+        let all: Duration = self.cases.values().sum();
+        all.checked_div(u32::try_from(self.cases.len()).ok()?)
     }
 
     /// Assumes the concurrency of the last run; a case that did not run then takes the average.
     fn by_last_run(&self, cases: &[Case]) -> Option<Duration> {
-        let all: Duration = self.cases.values().sum();
-        let average = all.checked_div(u32::try_from(self.cases.len()).ok()?)?;
+        let (all, average): (Duration, Duration) = (self.cases.values().sum(), self.average()?);
         let of = |case: &Case| self.cases.get(case.id).copied().unwrap_or(average);
         let (sum, longest): (Duration, Duration) = (
             cases.iter().map(of).sum(),
@@ -61,6 +102,66 @@ impl Durations {
         );
         let at_once = (all.as_secs_f64() / self.run.as_secs_f64()).max(1.0);
         at_once.is_finite().then(|| sum.div_f64(at_once).max(longest))
+    }
+}
+
+impl Expected {
+    pub(super) fn count(&self) -> usize {
+        self.cases.len()
+    }
+
+    /// `about 5 min`, if there is a basis.
+    pub(super) fn about(&self) -> Option<String> {
+        self.run.filter(|_| self.count() > 0).map(about)
+    }
+
+    /// The same, with the basis.
+    pub(super) fn with_basis(&self) -> Option<String> {
+        let basis = match self.basis {
+            Basis::LastRun => "by the last run in this folder".to_owned(),
+            Basis::Measured => format!("by what the reference agent's cases took on {PROCESSORS} processors"),
+            Basis::None => return None,
+        };
+        Some(format!("{}, {basis}", self.about()?))
+    }
+
+    /// The time left: the work that is left at the speed that was seen, and no less than the longest running case needs.
+    pub(super) fn left(&self, under: &Under<'_>) -> Option<Duration> {
+        let of = |id: &str| self.cases.get(id).copied().unwrap_or_default();
+        let all: Duration = self.cases.values().sum();
+        let ended: Duration = under.ended.iter().map(|id| of(id)).sum();
+        let running: Vec<(Duration, Duration)> = under
+            .running
+            .iter()
+            .map(|(id, begun)| (of(id), under.now.saturating_duration_since(*begun)))
+            .collect();
+        let under_way = running.iter().map(|(takes, took)| *takes.min(took));
+        let done = ended + under_way.sum::<Duration>();
+        let (work, passed) = (done.as_secs_f64(), under.elapsed.as_secs_f64());
+        let speed = match self.run {
+            Some(run) if !run.is_zero() => {
+                let assumed = all.as_secs_f64() / run.as_secs_f64();
+                (work + assumed * SETTLES.as_secs_f64()) / (passed + SETTLES.as_secs_f64())
+            }
+            _ if under.ended.is_empty() => return None,
+            _ => work / passed,
+        };
+        let longest = running
+            .iter()
+            .map(|(takes, took)| takes.saturating_sub(*took))
+            .max();
+        let rest = Duration::try_from_secs_f64(all.saturating_sub(done).as_secs_f64() / speed).ok()?;
+        // Limits are no durations: what a case may take says nothing about when it ends.
+        let least = longest.filter(|_| self.run.is_some()).unwrap_or_default();
+        Some(rest.max(least))
+    }
+}
+
+fn measured(profile: Profile) -> Option<&'static Measured> {
+    match profile {
+        Profile::Lab => Some(&LAB),
+        Profile::Quick => Some(&QUICK),
+        Profile::Cluster | Profile::Long => None,
     }
 }
 
@@ -72,7 +173,7 @@ fn by_measured(measured: &Measured, cases: usize, processors: usize) -> Duration
 }
 
 /// Rounded to the precision of an estimate.
-fn about(takes: Duration) -> String {
+pub(super) fn about(takes: Duration) -> String {
     let seconds = takes.as_secs();
     if seconds < 100 {
         format!("about {} s", (seconds.max(1)).next_multiple_of(5))
@@ -83,12 +184,7 @@ fn about(takes: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use harness::limits::Limits;
-
     use super::*;
-    use crate::run::process::tests::settings;
 
     fn durations(took: &[(&str, u64)], run: u64) -> Durations {
         let of = |(id, seconds): &(&str, u64)| ((*id).to_owned(), Duration::from_secs(*seconds));
@@ -119,22 +215,27 @@ mod tests {
 
     #[test]
     fn without_a_last_run_labs_tell_what_was_measured_and_others_nothing() {
-        let mut settings = settings(Path::new("out"), None, Duration::ZERO);
         let (none, all) = (Durations::default(), cases::ALL);
-        let text = none.estimate(all, &settings, true).unwrap();
+        let expected = none.expected_of(all, Profile::Lab, true);
+        let text = expected.with_basis().unwrap();
         assert!(
             text.starts_with("about ") && text.contains("on 2 processors"),
             "{text}"
         );
-        assert_eq!(none.estimate(all, &settings, false), None);
-        assert_eq!(none.estimate(&[], &settings, true), None);
-        settings.limits = Limits::of(Profile::Long);
-        assert_eq!(none.estimate(all, &settings, true), None, "it was not measured");
+        assert_eq!(
+            expected.about().as_deref(),
+            text.split_once(',').map(|(about, _)| about)
+        );
+        assert_eq!(none.expected_of(all, Profile::Lab, false).about(), None);
+        assert_eq!(none.expected_of(&[], Profile::Lab, true).about(), None);
+        let unmeasured = none.expected_of(all, Profile::Long, true);
+        assert_eq!(unmeasured.with_basis(), None, "it was not measured");
         let last = durations(&[("clusterip-from-pod", 40)], 45);
-        let text = last
-            .estimate(&cases(&["clusterip-from-pod"]), &settings, false)
-            .unwrap();
-        assert_eq!(text, "about 40 s, by the last run in this folder");
+        let one = last.expected_of(&cases(&["clusterip-from-pod"]), Profile::Lab, false);
+        assert_eq!(
+            one.with_basis().unwrap(),
+            "about 40 s, by the last run in this folder"
+        );
     }
 
     #[test]
@@ -156,5 +257,62 @@ mod tests {
             ["about 5 s", "about 45 s", "about 100 s"]
         );
         assert_eq!([of(120), of(121)], ["about 2 min", "about 3 min"]);
+    }
+
+    const THREE: [&str; 3] = ["clusterip-from-pod", "stale-map-pin", "uninstall-leaves-nothing"];
+
+    /// Seconds left after these seconds, with these ended cases and running ones with their seconds.
+    fn left(
+        expected: &Expected,
+        elapsed: u64,
+        ended: &[&'static str],
+        running: &[(&'static str, u64)],
+    ) -> Option<u64> {
+        let now = Instant::now() + Duration::from_secs(1_000);
+        let begun = |(id, seconds): &(&'static str, u64)| (*id, now - Duration::from_secs(*seconds));
+        let under = Under {
+            elapsed: Duration::from_secs(elapsed),
+            ended,
+            running: running.iter().map(begun).collect(),
+            now,
+        };
+        expected
+            .left(&under)
+            .map(|left| left.as_secs_f64().round() as u64)
+    }
+
+    #[test]
+    fn the_time_left_follows_what_is_seen_and_no_case_ends_before_its_own_end() {
+        let last = durations(&[(THREE[0], 60), (THREE[1], 60), (THREE[2], 60)], 180);
+        let expected = last.expected_of(&cases(&THREE), Profile::Lab, false);
+        assert_eq!(left(&expected, 0, &[], &[]), Some(180), "nothing has begun");
+        let one = [(THREE[0], 30)];
+        assert_eq!(
+            left(&expected, 30, &[], &one),
+            Some(150),
+            "as fast as the last run"
+        );
+        let slow = left(&expected, 150, &[THREE[0]], &[(THREE[1], 30)]).unwrap();
+        assert!(
+            (120..=140).contains(&slow),
+            "90 s of cases at 0.67 of the speed: {slow}"
+        );
+        let both = [(THREE[1], 5), (THREE[2], 5)];
+        assert_eq!(
+            left(&expected, 20, &[THREE[0]], &both),
+            Some(55),
+            "the longest running case"
+        );
+        assert_eq!(left(&expected, 500, &THREE, &[]), Some(0));
+    }
+
+    #[test]
+    fn without_a_basis_the_first_ended_case_tells_the_time_left() {
+        let expected = Durations::default().expected_of(&cases(&THREE), Profile::Lab, false);
+        assert_eq!(left(&expected, 60, &[], &[(THREE[0], 60)]), None);
+        let all: u64 = cases(&THREE).iter().map(|case| case.longest.as_secs()).sum();
+        let first = cases(&THREE)[0].longest.as_secs();
+        let rest = ((all - first) as f64 / (first as f64 / 60.0)).round() as u64;
+        assert_eq!(left(&expected, 60, &[THREE[0]], &[]), Some(rest));
     }
 }

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     cluster::{ClusterRef, ExistingArgs},
-    repair,
+    repair, terminal,
 };
 
 use super::{
@@ -89,6 +89,7 @@ impl<'a> ExistingSite<'a> {
         let Some(guard) = held.guard.lock().await.take() else {
             return Ok(());
         };
+        terminal::stage("giving the cluster back");
         let settings = self.settings;
         // Nothing can be undone while the API server is away, and it may return.
         let mut lease = held.lease.clone();
@@ -97,9 +98,9 @@ impl<'a> ExistingSite<'a> {
             () = settings.interrupted.cancelled() => {}
         }
         for node in guard.beyond() {
-            eprintln!(
-                "  the node {node} can't be reached, and may have what an earlier run has left: `plumbline heal` when it is Ready"
-            );
+            terminal::message(&format!(
+                "the node {node} can't be reached, and may have what an earlier run has left: `plumbline heal` when it is Ready"
+            ));
         }
         let settled = held.settle(&settings.run).await.context(
             "the run is over, but agents or nodes are not as they were; `plumbline heal` with the kubeconfig does it",
@@ -283,10 +284,10 @@ async fn hold(options: Options, interrupted: CancellationToken) -> anyhow::Resul
         () = interrupted.cancelled() => return Err(KubernetesError::Interrupted.into()),
     };
     for words in surveyed.left_out() {
-        eprintln!("  not used: {words}");
+        terminal::step(&format!("not used: {words}"));
     }
     if let Some(words) = touches(&options) {
-        eprintln!("  {words}");
+        terminal::message(&words);
     }
     let mut guard = Guard::take(&surveyed, &run_owner(), &interrupted).await?;
     let ready = async {
@@ -352,7 +353,7 @@ async fn heal(cluster: &KubernetesCluster) -> anyhow::Result<bool> {
         done.extend(healed.held);
     }
     for words in done {
-        eprintln!("  of a run that was killed: {words}");
+        terminal::message(&format!("of a run that was killed: {words}"));
     }
     Ok(is_whole)
 }

@@ -20,7 +20,10 @@ use nix::{
 };
 
 use super::process::EVIDENCE;
-use crate::report::files::{HTML, JUNIT, YAML};
+use crate::{
+    report::files::{HTML, JUNIT, YAML},
+    terminal,
+};
 
 /// The run's files in its folder.
 const WRITTEN: [&str; 4] = [EVIDENCE, YAML, HTML, JUNIT];
@@ -73,10 +76,10 @@ impl Folder {
             return;
         };
         if let Err(error) = self.give(to) {
-            eprintln!(
+            terminal::message(&format!(
                 "warning: files below {} still belong to root: {error}",
-                self.first.display()
-            );
+                terminal::path(&self.first)
+            ));
         }
     }
 

@@ -14,7 +14,7 @@ use harness::{case::Case, cleanup::Made, report::CaseReport, verdict::Verdict};
 use kind::{Existing, KindCluster, KindConfig, Step};
 use tokio::{sync::OnceCell, time::sleep};
 
-use crate::{cluster::ClusterRef, repair};
+use crate::{cluster::ClusterRef, repair, terminal};
 
 use super::{
     machine, namespace_deletion,
@@ -75,11 +75,11 @@ impl<'a> KindSite<'a> {
             // The load balancer and the controllers end with this process, and nothing would remove finalizers.
             let ended = namespace_deletion::all(cluster.cluster(), self.settings).await;
             let kept = cluster.keep().await;
-            eprintln!(
+            terminal::message(&format!(
                 "the kind cluster {name} stays up, KUBECONFIG={}: `plumbline run --provider kind --reuse {name}` uses it, \
                  `kind delete cluster --name {name}` and then `plumbline cleanup --kind {name}` remove it",
                 cluster.kubeconfig().display()
-            );
+            ));
             kept.with_context(|| {
                 format!(
                     "the verdicts stand, but not everything was undone; `plumbline heal --kind {name}` does, when its API answers"
@@ -94,12 +94,13 @@ impl<'a> KindSite<'a> {
             );
             return Ok(());
         }
+        terminal::stage("removing the kind cluster");
         let began = Instant::now();
         let down = kind::down(name).await;
         down.with_context(|| {
             format!("the verdicts stand, but the kind cluster {name} could not be removed")
         })?;
-        eprintln!("  cluster removed: {}", seconds(began.elapsed()));
+        terminal::step(&format!("removed: {}", seconds(began.elapsed())));
         Ok(())
     }
 
@@ -199,7 +200,7 @@ impl Site for KindSite<'_> {
         {
             bail!("{why}");
         }
-        let step = |step: &Step| eprintln!("  {}: {}", step.what, seconds(step.took));
+        let step = |step: &Step| terminal::step(&format!("{}: {}", step.what, seconds(step.took)));
         let up = async || {
             KindCluster::up(&self.config, self.existing, step)
                 .await

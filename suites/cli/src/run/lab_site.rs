@@ -24,7 +24,7 @@ use super::{
     schedule::Site,
     usage::LabsSpent,
 };
-use crate::{cluster::ClusterRef, lab::TargetArgs, quick::marked};
+use crate::{cluster::ClusterRef, lab::TargetArgs, terminal};
 
 /// Interval between checks of the agents.
 const LOOK: Duration = Duration::from_millis(50);
@@ -264,10 +264,7 @@ impl Site for LabSite<'_> {
         let step = |step: &str| {
             // No progress line exists yet.
             if before == 0 {
-                eprintln!(
-                    "{}",
-                    marked(self.settings.limits.profile.name(), &format!("  {step}"))
-                );
+                terminal::step(step);
             }
         };
         let lifetime = if self.settings.keep {

@@ -56,8 +56,8 @@ use crate::{
     cluster::{ExistingArgs, Provider},
     interruption::{INTERRUPTED, interruption},
     plural::seconds,
-    quick::marked,
-    report::{files, format, make, software, text},
+    report::{files, format, make, software},
+    terminal,
 };
 
 use self::{
@@ -67,6 +67,7 @@ use self::{
     kind_site::KindSite,
     lab_site::{LabSite, RunLab, Target},
     machine::Processors,
+    preamble::Before,
     previous_run::{Durations, Last},
     process::Settings,
     progress::Progress,
@@ -82,6 +83,7 @@ const RERUN: &str = "rerun";
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let (began, started) = (Instant::now(), SystemTime::now());
     arguments.check()?;
+    arguments.output.apply(arguments.profile().name());
     if arguments.provider == Provider::Lab && !nix::unistd::geteuid().is_root() {
         bail!(
             "the lab makes namespaces, cgroups and eBPF programs, which needs root: run it with sudo, or by \
@@ -207,25 +209,26 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     };
     match place {
         Where::Labs(target) => {
-            eprintln!("{}", marked(profile.name(), "bringing up the lab …"));
+            terminal::stage("bringing up the lab");
             let labs = LabSite::new(&settings, &target, families, control_plane, arguments.nodes)?;
             asked.software = Some(labs.software().await);
             let done = go(&settings, &labs, RunLab::cluster, asked, Some(labs.spent())).await;
             for name in labs.stay() {
-                let text = format!("the lab {name} stays up: `plumbline lab down --name {name}`");
-                eprintln!("{}", marked(profile.name(), &text));
+                terminal::message(&format!(
+                    "the lab {name} stays up: `plumbline lab down --name {name}`"
+                ));
             }
             done
         }
         Where::Cluster(existing, tested) => {
-            eprintln!("looking at the cluster …");
+            terminal::stage("looking at the cluster");
             let program = std::env::current_exe().context("failed to find this program")?;
             let clusters = ExistingSite::new(&settings, existing.cluster(*tested, &settings.run, program));
             let done = go(&settings, &clusters, HeldCluster::cluster, asked, None).await;
             conclusion::concluded(done, clusters.release().await)
         }
         Where::Kind(config, existing) => {
-            eprintln!("{}", marked(profile.name(), "bringing up the cluster of kind …"));
+            terminal::stage("bringing up the kind cluster");
             let kinds = KindSite::new(&settings, *config, existing);
             let done = go(&settings, &kinds, KindSite::cluster, asked, None).await;
             conclusion::concluded(done, kinds.close().await)
@@ -315,19 +318,20 @@ async fn go<S: Site>(
         site.end(first).await?;
         return Ok(ExitCode::from(INTERRUPTED));
     };
-    let takes = asked.durations.estimate(&selection.run, settings, labs.is_some());
-    let before = preamble::before(
-        &description,
-        &features,
-        &not_applied,
+    let expected = asked
+        .durations
+        .expected_of(&selection.run, settings.limits.profile, labs.is_some());
+    preamble::print(&Before {
+        cluster: &description,
+        features: &features,
+        not_applied: &not_applied,
         settings,
-        &selection,
-        asked.began.elapsed(),
-        takes.as_deref(),
-    );
-    print!("{}", marked(settings.limits.profile.name(), &before));
+        selection: &selection,
+        expected: &expected,
+        took: asked.began.elapsed(),
+    })?;
 
-    let progress = Progress::new(selection.run.len(), settings.limits.profile);
+    let progress = Progress::new(settings.limits.profile, interrupted, expected);
     let plan = Plan {
         selection,
         exemptions: &exemptions,
@@ -363,20 +367,10 @@ async fn go<S: Site>(
         cases,
     });
     let kept = software::keep(&description.software, &settings.out);
-    let written = files::write(&report, &settings.out).and_then(|paths| kept.map(|()| paths));
-    let mark = |text: &str| marked(&report.run.profile, text);
-    print!(
-        "{}{}{}",
-        mark("\n"),
-        text::table(&report, &settings.out),
-        mark("\n")
-    );
+    let written = files::write(&report, &settings.out).and_then(|paths| kept.map(|()| paths.to_vec()));
+    let printed = conclusion::print(&report, settings, written.as_deref().unwrap_or_default());
     let written = written.context("the verdicts above stand, but not all reports could be written");
-    let written = written.map(|paths| {
-        for path in &paths {
-            println!("{}", mark(&path.display().to_string()));
-        }
-    });
+    let written = written.and(printed);
     let code = if interrupted.is_cancelled() {
         ExitCode::from(INTERRUPTED)
     } else {

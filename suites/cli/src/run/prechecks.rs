@@ -17,6 +17,7 @@ use harness::{
 use tokio::time::{sleep, timeout};
 
 use super::select::{Selection, select};
+use crate::terminal;
 
 /// How long something may be missing on a node until it counts as absent: an agent that has just started attaches
 /// nothing before it has read the API. Own choice; something present is found at once.
@@ -57,7 +58,7 @@ pub(super) async fn decide(
     else {
         return selection;
     };
-    eprintln!("looking at what the target has on {} …", node.name);
+    terminal::stage(&format!("looking at what the target has on {}", node.name));
     let look = Node {
         cluster,
         name: &node.name,
@@ -113,10 +114,10 @@ async fn find_addresses(
     if !could_run.iter().any(|case| case.needs.also.contains(&ADDRESSES)) {
         return;
     }
-    eprintln!(
-        "seeing whether a Service of type LoadBalancer gets an address, for up to {} s …",
+    terminal::stage(&format!(
+        "seeing whether a Service of type LoadBalancer gets an address, for up to {} s",
         limits.service.as_secs()
-    );
+    ));
     let why = match lb_addresses::lacking(cluster, run, limits).await {
         Ok(None) => {
             *description = assumed;

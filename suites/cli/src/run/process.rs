@@ -282,7 +282,10 @@ fn stderr(folder: &Path) -> String {
 pub(super) mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use super::{super::progress::Progress, *};
+    use super::{
+        super::{previous_run::Durations, progress::Progress},
+        *,
+    };
 
     /// Settings of a run whose cases are this program.
     pub(in super::super) fn settings(out: &Path, program: Option<PathBuf>, process: Duration) -> Settings {
@@ -322,7 +325,9 @@ pub(super) mod tests {
             longest: Duration::from_millis(100),
             ..cases::find("clusterip-from-pod").unwrap()
         };
-        let progress = Progress::new(1, settings.limits.profile);
+        let profile = settings.limits.profile;
+        let expected = Durations::default().expected_of(&[case], profile, false);
+        let progress = Progress::new(profile, &settings.interrupted, expected);
         let line = progress.begin(&case, "lab");
         let began = Instant::now();
         let end = run(

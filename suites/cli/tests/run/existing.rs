@@ -81,7 +81,7 @@ pub(super) async fn run(kubeconfig: &Path, out: &Path, which: &[&str]) -> Output
 pub(super) fn command(kubeconfig: &Path, out: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plumbline"));
     command
-        .args(["run", "--provider", "existing", "--image", "probe"])
+        .args(["run", "-v", "--provider", "existing", "--image", "probe"])
         .args(["--image-program", "plumbline", "--profile", "lab"])
         .args(["--timeout-scale", &TIMES.to_string()])
         // The image from scratch has no folder for temporary files.

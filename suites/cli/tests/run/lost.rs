@@ -174,7 +174,7 @@ async fn a_run_survives_a_minute_without_its_api_server_and_all_cases_pass() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
     for words in [
-        "waits for the API server, for up to 300.0 s",
+        "waits for the API server, for up to 5 min",
         "the API server answers again after",
         "and the Lease is still this run's",
         "will be tried again",

@@ -74,7 +74,8 @@ impl Run {
             &tries
         };
         let mut child = Command::new(env!("CARGO_BIN_EXE_plumbline"))
-            .arg("run")
+            // Tests wait for phases.
+            .args(["run", "-v"])
             .args(options)
             .args(tries)
             .arg("--out")

@@ -15,6 +15,7 @@ use harness::{
 };
 
 use super::super::{arguments::MOST_TRIES, process::Settings};
+use crate::terminal;
 
 /// One in this number of cases may be tried again, rounded up.
 const ONE_OF: usize = 4;
@@ -55,7 +56,10 @@ impl<'a> Tries<'a> {
             .flat_map(|case| (1..MOST_FOLDERS).map(|number| settings.folder_of_try(case, number)));
         for folder in folders {
             if let Err(error) = removed(&folder) {
-                eprintln!("warning: {} is of an earlier run: {error}", folder.display());
+                terminal::message(&format!(
+                    "warning: {} is of an earlier run: {error}",
+                    terminal::path(&folder)
+                ));
             }
         }
         Self {
@@ -107,10 +111,10 @@ impl<'a> Tries<'a> {
         let moved = match removed(&folder).and_then(|()| fs::rename(evidence, &folder)) {
             Ok(()) => Some(folder),
             Err(error) => {
-                eprintln!(
+                terminal::message(&format!(
                     "warning: the evidence of {}'s try {number} is lost: {error}",
                     case.id
-                );
+                ));
                 None
             }
         };

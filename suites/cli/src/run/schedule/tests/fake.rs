@@ -235,7 +235,9 @@ impl Wanted {
                 run: Duration::ZERO,
             },
         };
-        let progress = Progress::new(cases.len(), settings.limits.profile);
+        let profile = settings.limits.profile;
+        let expected = Durations::default().expected_of(cases, profile, false);
+        let progress = Progress::new(profile, &settings.interrupted, expected);
         let ended = fake.clock.run(async {
             let first = fake.make().await.unwrap();
             all(&settings, fake, first, plan, &progress).await
