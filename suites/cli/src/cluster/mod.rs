@@ -260,9 +260,10 @@ pub(crate) struct ConnectionArgs {
 }
 
 impl ConnectionArgs {
-    /// Whether an option names a cluster.
-    pub(crate) fn names_a_cluster(&self) -> bool {
-        self.kubeconfig.is_some() || self.context.is_some()
+    /// The option that names a cluster, if one does.
+    pub(crate) fn first_option(&self) -> Option<&'static str> {
+        let kubeconfig = self.kubeconfig.as_ref().map(|_| "--kubeconfig");
+        kubeconfig.or(self.context.as_ref().map(|_| "--context"))
     }
 
     /// The options as the type of the library.
