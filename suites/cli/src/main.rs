@@ -7,17 +7,18 @@
 //! ```
 //!
 //! - `run/`: the run. `report/`: its reports. `case.rs`: one case in its own process. `list.rs`: lists cases and
-//!   claims.
+//!   claims. `catalogue.rs`: parts of the catalogue by their names.
 //! - `compare.rs`: two implementations, compared by random scenarios.
 //! - `targets.rs`: the targets of `suites/targets`.
-//! - `cluster/`: clusters by a kubeconfig. `plural.rs`: numbers as readable text. `suggestions.rs`: names similar to a
-//!   misspelled one.
+//! - `cluster/`: clusters by a kubeconfig. `plural.rs`, `paths.rs`: numbers and paths as readable text.
+//!   `suggestions.rs`: names similar to a misspelled one.
 //! - `doctor/`: programs that rewrite connections on a node, of any implementation, and stale ones among them.
 //! - `repair/`: removes and undoes what killed runs have left (`cleanup`, `heal`).
 //! - `watch/`: events of a Service and its EndpointSlices. `workflows.rs`: tests that CI's commands parse.
 //! - `interruption.rs`: SIGINT and SIGTERM. `quick.rs`: the mark of quick runs.
 //! - `lab/`: commands for the embedded lab. `node.rs`: helpers that faults start on nodes.
 mod case;
+mod catalogue;
 mod cluster;
 mod compare;
 mod doctor;
@@ -25,6 +26,7 @@ mod interruption;
 mod lab;
 mod list;
 mod node;
+mod paths;
 mod plural;
 mod quick;
 mod repair;
@@ -73,7 +75,6 @@ struct Arguments {
 enum Command {
     /// List the cases and the claims that they decide
     List(list::Arguments),
-    /// Run cases and report
     Run(Box<run::Arguments>),
     /// Play random Services and clients in two implementations side by side, and show their differences
     Compare(Box<compare::Arguments>),

@@ -4,7 +4,7 @@ use std::{num::NonZero, time::Duration};
 
 use harness::{case::Case, limits::Profile};
 
-use super::{machine, previous_run::Durations, process::Settings};
+use super::{machine, previous_run::Durations};
 
 /// Duration of a run of all cases on two processors (AMD EPYC, unoptimized programs, November 2026).
 struct Measured {
@@ -27,27 +27,39 @@ const QUICK: Measured = Measured {
 /// Processors of the measurement.
 const PROCESSORS: usize = 2;
 
+/// Where the cases run.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Basis {
+    /// In labs, as in the measurement.
+    Labs,
+    /// In one cluster, so many cases at once.
+    Cluster { at_once: usize },
+}
+
 impl Durations {
-    /// The estimated duration of these cases as text: from the last run, or in labs from the measurement. `None`
-    /// without both.
-    pub(super) fn estimate(&self, cases: &[Case], settings: &Settings, is_in_labs: bool) -> Option<String> {
+    /// The estimated duration of these cases as text: from the last run, or from the measurement. `None` without both.
+    pub(super) fn estimate(&self, cases: &[Case], profile: Profile, basis: Basis) -> Option<String> {
         if cases.is_empty() {
             return None;
         }
         if let Some(takes) = self.by_last_run(cases) {
             return Some(format!("{}, by the last run in this folder", about(takes)));
         }
-        let measured = match settings.limits.profile {
-            Profile::Lab => LAB,
+        let measured = match profile {
+            Profile::Lab | Profile::Cluster => LAB,
             Profile::Quick => QUICK,
-            Profile::Cluster | Profile::Long => return None,
+            Profile::Long => return None,
         };
-        let takes = by_measured(&measured, cases.len(), machine::processors());
-        let text = format!(
-            "{}, by what the reference agent's cases took on {PROCESSORS} processors",
-            about(takes)
-        );
-        is_in_labs.then_some(text)
+        Some(match basis {
+            Basis::Labs => format!(
+                "{}, by what the reference agent's cases took on {PROCESSORS} processors",
+                about(by_measured(&measured, cases.len(), machine::processors()))
+            ),
+            Basis::Cluster { at_once } => format!(
+                "{}, by what each of the reference agent's cases took in labs, {at_once} at once",
+                about(by_case(&measured, cases.len(), at_once))
+            ),
+        })
     }
 
     /// Assumes the concurrency of the last run; a case that did not run then takes the average.
@@ -71,6 +83,14 @@ fn by_measured(measured: &Measured, cases: usize, processors: usize) -> Duration
     measured.run.mul_f64(cases as f64 * share).max(measured.case)
 }
 
+/// One case after another, as many at once as the cluster is given.
+fn by_case(measured: &Measured, cases: usize, at_once: usize) -> Duration {
+    let rounds = cases.div_ceil(at_once.max(1));
+    measured
+        .case
+        .saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX))
+}
+
 /// Rounded to the precision of an estimate.
 fn about(takes: Duration) -> String {
     let seconds = takes.as_secs();
@@ -83,12 +103,7 @@ fn about(takes: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use harness::limits::Limits;
-
     use super::*;
-    use crate::run::process::tests::settings;
 
     fn durations(took: &[(&str, u64)], run: u64) -> Durations {
         let of = |(id, seconds): &(&str, u64)| ((*id).to_owned(), Duration::from_secs(*seconds));
@@ -118,23 +133,34 @@ mod tests {
     }
 
     #[test]
-    fn without_a_last_run_labs_tell_what_was_measured_and_others_nothing() {
-        let mut settings = settings(Path::new("out"), None, Duration::ZERO);
+    fn without_a_last_run_the_measurement_tells_and_nothing_of_what_was_not_measured() {
         let (none, all) = (Durations::default(), cases::ALL);
-        let text = none.estimate(all, &settings, true).unwrap();
+        let text = none.estimate(all, Profile::Lab, Basis::Labs).unwrap();
         assert!(
             text.starts_with("about ") && text.contains("on 2 processors"),
             "{text}"
         );
-        assert_eq!(none.estimate(all, &settings, false), None);
-        assert_eq!(none.estimate(&[], &settings, true), None);
-        settings.limits = Limits::of(Profile::Long);
-        assert_eq!(none.estimate(all, &settings, true), None, "it was not measured");
+        let one = cases(&["clusterip-from-pod"]);
+        let text = none.estimate(&one, Profile::Cluster, Basis::Cluster { at_once: 2 });
+        assert_eq!(
+            text.unwrap(),
+            "about 60 s, by what each of the reference agent's cases took in labs, 2 at once"
+        );
+        assert_eq!(none.estimate(&[], Profile::Lab, Basis::Labs), None);
+        assert_eq!(
+            none.estimate(all, Profile::Long, Basis::Labs),
+            None,
+            "it was not measured"
+        );
         let last = durations(&[("clusterip-from-pod", 40)], 45);
-        let text = last
-            .estimate(&cases(&["clusterip-from-pod"]), &settings, false)
-            .unwrap();
+        let text = last.estimate(&one, Profile::Long, Basis::Labs).unwrap();
         assert_eq!(text, "about 40 s, by the last run in this folder");
+    }
+
+    #[test]
+    fn a_cluster_runs_so_many_cases_at_once() {
+        let of = |cases, at_once| by_case(&LAB, cases, at_once).as_secs();
+        assert_eq!((of(1, 1), of(2, 1), of(3, 2), of(3, 0)), (57, 115, 115, 172));
     }
 
     #[test]

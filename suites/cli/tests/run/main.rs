@@ -6,6 +6,7 @@
 )]
 
 mod before;
+mod dry_run;
 mod ending;
 mod existing;
 mod files;

@@ -1,0 +1,531 @@
+//! A new kind cluster on which a target is installed by the steps of its file, as its users do by hand: `plumbline
+//! targets kind`, `kind create`, the images, `plumbline targets install`. The run then uses it like a cluster that is
+//! there.
+
+use std::{collections::BTreeSet, env, path::PathBuf, process::Stdio, time::Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use cluster::{
+    image::PROBE,
+    target::{Cni, Installation, Step},
+};
+use existing::{Connection, Options, PodOptions, Tested, Tier};
+use kind::{KindError, PlainCluster};
+use lab::IpFamilies;
+use tokio::process::Command;
+use tokio_util::sync::CancellationToken;
+
+use super::seconds;
+use crate::{
+    cluster::NAMESPACE,
+    paths::shown,
+    plural::counted,
+    targets::{self, KindNodes},
+};
+
+/// Shown bytes of the end of a failed step's output.
+const SHOWN: usize = 1500;
+
+/// Shown pods that do not run.
+const MOST_PODS: usize = 5;
+
+/// Limit until all nodes are Ready, after the agents are.
+const NODES_READY: &str = "300s";
+
+/// What is made, and how.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// Name of the target, or path of its file.
+    target: String,
+    installation: Installation,
+    tested: Tested,
+    nodes: KindNodes,
+    /// Image of the nodes; kind's default without one.
+    image: Option<String>,
+    /// Images of this host's Docker that nodes get.
+    images: Vec<String>,
+    /// Where the kubeconfig of a cluster that stays goes.
+    kubeconfig: PathBuf,
+    keep: bool,
+}
+
+/// Settings that the command line gives.
+#[derive(Debug)]
+pub(super) struct Given {
+    pub(super) tested: Tested,
+    pub(super) nodes: KindNodes,
+    pub(super) image: Option<String>,
+    pub(super) load: Vec<String>,
+    pub(super) kubeconfig: PathBuf,
+    pub(super) keep: bool,
+}
+
+impl Plan {
+    /// # Errors
+    /// There is no such target; its file does not say how it is installed, or needs other families.
+    pub(super) fn new(target: &str, given: Given) -> anyhow::Result<Self> {
+        let installation = targets::installation(target)?;
+        if let Some(subnet) = installation.kind.pod_subnet
+            && subnet.addr().is_ipv4()
+            && given.nodes.families == IpFamilies::Ipv6
+        {
+            bail!(
+                "the file of the target {target} names pod-subnet {subnet}, and --ipv6 needs one of IPv6: leave --ipv6 out, or name \
+                 another in a copy (`plumbline targets show`)"
+            );
+        }
+        let Given {
+            tested,
+            nodes,
+            image,
+            load,
+            kubeconfig,
+            keep,
+        } = given;
+        Ok(Self {
+            target: target.to_owned(),
+            images: load,
+            installation,
+            tested,
+            nodes,
+            image,
+            kubeconfig,
+            keep,
+        })
+    }
+
+    /// Name of the target.
+    pub(super) fn target(&self) -> &str {
+        &self.target
+    }
+
+    /// Name of the cluster.
+    pub(super) fn name() -> String {
+        format!("plumbline-{}", std::process::id())
+    }
+
+    /// Names of the containers: the nodes.
+    pub(super) fn containers(&self) -> Vec<String> {
+        let name = Self::name();
+        let workers = (1..self.nodes.count).map(|number| match number {
+            1 => format!("{name}-worker"),
+            _ => format!("{name}-worker{number}"),
+        });
+        std::iter::once(format!("{name}-control-plane"))
+            .chain(workers)
+            .collect()
+    }
+
+    /// The steps of the target's file, a line each.
+    pub(super) fn steps(&self) -> Vec<String> {
+        let line = |step: &Step| match step {
+            Step::Run(argv) => shlex::try_join(argv.iter().map(String::as_str)).unwrap_or_default(),
+            Step::Apply(manifests) => {
+                let objects = objects(manifests).len();
+                format!("kubectl apply, {}", counted(objects, "object", "objects"))
+            }
+        };
+        let steps: Vec<String> = self.installation.install.iter().map(line).collect();
+        if steps.is_empty() {
+            return vec!["none, as it comes with the cluster".to_owned()];
+        }
+        steps
+    }
+
+    /// The programs that the steps call.
+    fn programs(&self) -> BTreeSet<&str> {
+        let steps = self.installation.install.iter();
+        let called = steps.filter_map(|step| match step {
+            Step::Run(argv) => argv.first().map(String::as_str),
+            Step::Apply(_) => None,
+        });
+        called.chain(["kubectl"]).collect()
+    }
+
+    /// What is installed, as text.
+    fn what(&self) -> String {
+        let version = self.installation.version.as_deref();
+        version.map_or_else(
+            || self.target.clone(),
+            |version| format!("{} {version}", self.target),
+        )
+    }
+
+    /// Makes the cluster, and prints each step with its duration.
+    ///
+    /// # Errors
+    /// The step that failed, and why. The cluster is removed, unless it is to be kept.
+    pub(super) async fn up(&self) -> anyhow::Result<Installed> {
+        let missing: Vec<&str> = self
+            .programs()
+            .into_iter()
+            .filter(|name| !is_on_path(name))
+            .collect();
+        ensure!(
+            missing.is_empty(),
+            "the steps that install {} call {}, not on the PATH: install it, or leave the cluster to others: `plumbline run \
+             --kubeconfig FILE --target {}`",
+            self.target,
+            missing.join(" and "),
+            self.target
+        );
+        let mut since = Instant::now();
+        let mut done = |what: &str| {
+            eprintln!("  {what}: {}", seconds(since.elapsed()));
+            since = Instant::now();
+        };
+        let configuration = targets::kind(&self.installation, self.nodes);
+        let name = Self::name();
+        let cluster = PlainCluster::create(&name, &configuration, self.image.as_deref()).await;
+        let cluster = cluster.map_err(|error| match error {
+            KindError::Command { .. } => anyhow::Error::new(error).context(self.not_made()),
+            other => other.into(),
+        })?;
+        done("cluster made");
+        let filled = self.fill(&cluster, &mut done).await;
+        match filled {
+            Ok(probe) => Ok(Installed { cluster, probe }),
+            Err(error) if self.keep => Err(error.context(self.left(cluster)?)),
+            Err(error) => {
+                cluster.remove().await?;
+                Err(error.context(
+                    "the cluster is removed again (--keep leaves it to look at), and no case has run",
+                ))
+            }
+        }
+    }
+
+    /// Loads the images and installs the target; returns the name of the image of clients and backends.
+    async fn fill(&self, cluster: &PlainCluster, done: &mut impl FnMut(&str)) -> anyhow::Result<String> {
+        let probe = cluster.load_probe().await?;
+        for image in self.of_docker(cluster).await? {
+            cluster.load_from_docker(&image).await?;
+            done(&format!("image {image} loaded from Docker"));
+        }
+        done("images loaded");
+        let script = targets::install(&self.target, &self.installation, &cluster.api())?;
+        if let Err(failure) = self.call(cluster, &["sh", "-c", &script]).await? {
+            bail!("{}", self.not_installed(cluster, &failure).await?);
+        }
+        done(&format!("{} installed, its agents ready", self.what()));
+        let timeout = format!("--timeout={NODES_READY}");
+        let wait = [
+            "kubectl",
+            "wait",
+            "--for=condition=Ready",
+            "nodes",
+            "--all",
+            &timeout,
+        ];
+        if let Err(failure) = self.call(cluster, &wait).await? {
+            let cause = if self.installation.kind.cni == Cni::None {
+                "they have no CNI plugin but the target"
+            } else {
+                "their CNI plugin is kind's own"
+            };
+            bail!(
+                "expected all nodes Ready {NODES_READY} after the agents of {}, as {cause}; found: {}",
+                self.target,
+                failure.end()
+            );
+        }
+        done("nodes ready");
+        Ok(probe)
+    }
+
+    /// Images that this host's Docker has, and that nodes would otherwise pull: those of `--load`, and those that
+    /// manifests of the target's file name.
+    async fn of_docker(&self, cluster: &PlainCluster) -> anyhow::Result<BTreeSet<String>> {
+        let mut all = BTreeSet::new();
+        for image in &self.images {
+            ensure!(
+                cluster.is_in_docker(image).await,
+                "--load {image}: this host's Docker has no such image: `docker image ls` shows all, `docker build --tag {image} …` \
+                 makes it"
+            );
+            all.insert(image.clone());
+        }
+        for image in named_images(&self.installation.install) {
+            if cluster.is_in_docker(&image).await {
+                all.insert(image);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Runs a program with the cluster's kubeconfig; `Err` inside, if it fails.
+    async fn call(&self, cluster: &PlainCluster, argv: &[&str]) -> anyhow::Result<Result<String, Failure>> {
+        let (program, arguments) = argv.split_first().context("expected a program")?;
+        let output = Command::new(program)
+            .args(arguments)
+            .env("KUBECONFIG", cluster.kubeconfig())
+            .stdin(Stdio::null())
+            // Ctrl-C reaches only this process, which removes the cluster.
+            .process_group(0)
+            .kill_on_drop(true)
+            .output()
+            .await
+            .with_context(|| format!("failed to start {program}"))?;
+        if output.status.success() {
+            return Ok(Ok(String::from_utf8_lossy(&output.stdout).into_owned()));
+        }
+        let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        Ok(Err(Failure(text.concat())))
+    }
+
+    /// The step that failed, what it printed, and the pods that do not run.
+    async fn not_installed(&self, cluster: &PlainCluster, failure: &Failure) -> anyhow::Result<String> {
+        let pods = ["kubectl", "get", "pods", "--all-namespaces", "--no-headers"];
+        let pods = self.call(cluster, &pods).await?.unwrap_or_default();
+        let pods: Vec<&str> = pods
+            .lines()
+            .filter(|line| !is_running(line))
+            .take(MOST_PODS)
+            .collect();
+        let mut text = format!("failed to install {} by the steps of its file: ", self.target);
+        if let Some(step) = failure.step() {
+            text += &format!("`{step}` did not succeed. ");
+        }
+        text += &format!("The end of its output:\n{}", failure.end());
+        if !pods.is_empty() {
+            text += &format!("\nPods that do not run:\n{}", pods.join("\n"));
+        }
+        if pods.iter().any(|pod| pod.contains("ImagePull")) {
+            text += "\nAn image could not be pulled: --load IMAGE gives nodes one of this host's Docker";
+        }
+        Ok(text)
+    }
+
+    fn not_made(&self) -> String {
+        match &self.image {
+            Some(image) => format!(
+                "failed to make a cluster for {}; expected the image {image} in Docker or its registry (--kubernetes VERSION \
+                 chooses another; https://github.com/kubernetes-sigs/kind/releases lists them)",
+                self.target
+            ),
+            None => format!("failed to make a cluster for {}", self.target),
+        }
+    }
+
+    /// Leaves the cluster; returns how to use and remove it.
+    fn left(&self, cluster: PlainCluster) -> anyhow::Result<String> {
+        let name = cluster.name().to_owned();
+        cluster.leave(&self.kubeconfig)?;
+        let file = shown(&self.kubeconfig);
+        Ok(format!(
+            "the kind cluster {name} stays up: `plumbline run --kubeconfig {file} --tier node --target {}` uses it, `kind delete \
+             cluster --name {name}` removes it",
+            self.target
+        ))
+    }
+
+    /// Removes the cluster, or prints how to use it if it stays.
+    ///
+    /// # Errors
+    /// It could not be removed.
+    pub(super) async fn close(&self, installed: Installed) -> anyhow::Result<()> {
+        if self.keep {
+            eprintln!("{}", self.left(installed.cluster)?);
+            return Ok(());
+        }
+        let began = Instant::now();
+        let name = installed.cluster.name().to_owned();
+        let removed = installed.cluster.remove().await;
+        removed.with_context(|| {
+            format!(
+                "the verdicts stand, but the kind cluster {name} could not be removed: `plumbline cleanup --kind {name}`"
+            )
+        })?;
+        eprintln!("  cluster removed: {}", seconds(began.elapsed()));
+        Ok(())
+    }
+
+    /// Options of a run in the cluster.
+    pub(super) fn options(&self, installed: &Installed, run: &str, plumbline: PathBuf) -> Options {
+        Options {
+            provider: "kind".to_owned(),
+            tested: self.tested.clone(),
+            connection: Connection {
+                kubeconfig: Some(installed.cluster.kubeconfig()),
+                context: None,
+            },
+            tier: Tier::Node,
+            image: installed.probe.clone(),
+            program: PROBE.program.to_owned(),
+            namespace: NAMESPACE.to_owned(),
+            run: run.to_owned(),
+            plumbline,
+            pods: PodOptions::default(),
+        }
+    }
+}
+
+/// A cluster with its target.
+#[derive(Debug)]
+pub(super) struct Installed {
+    cluster: PlainCluster,
+    /// The image of clients and backends.
+    probe: String,
+}
+
+/// Makes the cluster; `None` if the run is interrupted meanwhile, after the cluster is removed.
+///
+/// # Errors
+/// As for [`Plan::up`].
+pub(super) async fn up(plan: &Plan, interrupted: &CancellationToken) -> anyhow::Result<Option<Installed>> {
+    tokio::select! {
+        installed = plan.up() => installed.map(Some),
+        () = interrupted.cancelled() => Ok(None),
+    }
+}
+
+/// Output of a failed program.
+struct Failure(String);
+
+impl Failure {
+    /// The last command that the shell has shown before it ran it.
+    fn step(&self) -> Option<&str> {
+        self.0
+            .lines()
+            .filter_map(|line| line.strip_prefix("+ "))
+            .next_back()
+    }
+
+    fn end(&self) -> &str {
+        let text = self.0.trim();
+        let from = text.char_indices().rev().nth(SHOWN).map_or(0, |(at, _)| at);
+        &text[from..]
+    }
+}
+
+/// Whether a line of `kubectl get pods` is of a pod that runs, or has run to its end.
+fn is_running(line: &str) -> bool {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    match fields.as_slice() {
+        [_, _, _, "Completed", ..] => true,
+        [_, _, ready, "Running", ..] => ready.split_once('/').is_some_and(|(some, all)| some == all),
+        _ => false,
+    }
+}
+
+/// Images of the containers in manifests.
+fn named_images(steps: &[Step]) -> BTreeSet<String> {
+    let mut images = BTreeSet::new();
+    for step in steps {
+        if let Step::Apply(manifests) = step {
+            // Target files are checked when they are read: all of it is YAML.
+            let objects: Vec<serde_json::Value> = serde_saphyr::from_multiple(manifests).unwrap_or_default();
+            objects
+                .iter()
+                .for_each(|object| collect_images(object, &mut images));
+        }
+    }
+    images
+}
+
+/// The objects of manifests. Target files are checked when they are read, so all of it is YAML.
+fn objects(manifests: &str) -> Vec<serde_json::Value> {
+    serde_saphyr::from_multiple(manifests).unwrap_or_default()
+}
+
+fn collect_images(value: &serde_json::Value, images: &mut BTreeSet<String>) {
+    match value {
+        serde_json::Value::Object(fields) => {
+            for (name, value) in fields {
+                match value
+                    .as_array()
+                    .filter(|_| name == "containers" || name == "initContainers")
+                {
+                    Some(all) => {
+                        let named = all.iter().filter_map(|one| one.get("image")?.as_str());
+                        images.extend(named.map(str::to_owned));
+                    }
+                    None => collect_images(value, images),
+                }
+            }
+        }
+        serde_json::Value::Array(all) => all.iter().for_each(|one| collect_images(one, images)),
+        _ => {}
+    }
+}
+
+fn is_on_path(name: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| folder.join(name).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(target: &str, families: IpFamilies) -> anyhow::Result<Plan> {
+        let given = Given {
+            tested: Tested::default(),
+            nodes: KindNodes { count: 3, families },
+            image: None,
+            load: Vec::new(),
+            kubeconfig: "out/kubeconfig".into(),
+            keep: false,
+        };
+        Plan::new(target, given)
+    }
+
+    #[test]
+    fn every_target_with_a_part_cluster_has_a_plan_with_the_programs_of_its_steps() {
+        for name in cluster::target::Target::names() {
+            let plan = plan(name, IpFamilies::Ipv4).unwrap();
+            assert!(plan.programs().contains("kubectl"), "{name}");
+            assert_eq!(plan.containers().len(), 3, "{name}");
+        }
+        let cilium = plan("cilium", IpFamilies::Ipv4).unwrap();
+        assert!(cilium.programs().contains("helm"));
+        assert!(cilium.what().starts_with("cilium 1."), "{}", cilium.what());
+        assert!(cilium.containers()[2].ends_with("-worker2"));
+    }
+
+    #[test]
+    fn a_pod_subnet_of_the_other_family_is_refused_before_anything_is_made() {
+        let named = cluster::target::Target::names().find(|name| {
+            let installation = targets::installation(name).unwrap();
+            installation
+                .kind
+                .pod_subnet
+                .is_some_and(|subnet| subnet.addr().is_ipv4())
+        });
+        let error = plan(named.unwrap(), IpFamilies::Ipv6).unwrap_err().to_string();
+        assert!(error.contains("--ipv6 needs one of IPv6"), "{error}");
+    }
+
+    #[test]
+    fn images_of_manifests_are_those_of_their_containers() {
+        let manifests = "
+kind: DaemonSet
+spec: {template: {spec: {initContainers: [{image: 'a:1'}], containers: [{image: 'b:2'}, {name: x}]}}}
+---
+kind: ConfigMap
+data: {image: no}
+";
+        let steps = [
+            Step::Apply(manifests.to_owned()),
+            Step::Run(vec!["kubectl".to_owned(), "image: c".to_owned()]),
+        ];
+        assert_eq!(
+            named_images(&steps),
+            BTreeSet::from(["a:1".to_owned(), "b:2".to_owned()])
+        );
+    }
+
+    #[test]
+    fn a_failure_names_the_last_step_and_the_pods_that_do_not_run() {
+        let failure = Failure("x\n+ kubectl apply\n+ kubectl rollout status\nerror: timed out\n".to_owned());
+        assert_eq!(failure.step(), Some("kubectl rollout status"));
+        assert!(failure.end().ends_with("error: timed out"));
+        let lines = [
+            "kube-system a 1/1 Running 0 1m",
+            "kube-system b 0/1 Running 0 1m",
+            "x c 0/1 Completed 0 1m",
+            "x d 0/1 ImagePullBackOff 0 1m",
+        ];
+        assert_eq!(lines.map(is_running), [true, false, true, false]);
+    }
+}
