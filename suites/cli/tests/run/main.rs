@@ -18,6 +18,7 @@ mod kind_nodes;
 mod labs;
 mod leftovers;
 mod lost;
+mod pipes;
 mod support;
 mod targets;
 
