@@ -8,6 +8,13 @@ use std::{
 /// Files of tests alone.
 const OF_TESTS: [&str; 4] = ["tests", "tests.rs", "golden.rs", "debug_forms.rs"];
 
+/// How the tests of a file begin.
+const TESTS: [&str; 3] = [
+    "#[cfg(test)]\nmod tests",
+    "#[cfg(test)]\npub(super) mod tests",
+    "#[cfg(test)]\npub(crate) mod tests",
+];
+
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -34,7 +41,9 @@ fn no_output_has_the_form_of_debug() {
     );
     for path in all {
         let text = fs::read_to_string(&path).unwrap();
-        let code = text.split("#[cfg(test)]").next().unwrap();
+        let code = TESTS
+            .iter()
+            .fold(text.as_str(), |code, tests| code.split(tests).next().unwrap());
         for (number, line) in code.lines().enumerate() {
             let is_debug = [":?}", ":#?}"].iter().any(|form| line.contains(form)) || line.contains(".1?}");
             // Names of capabilities, which reports have in lower case.

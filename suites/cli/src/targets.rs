@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(named("own.yaml"), Ok("own.yaml".to_owned()));
         assert_eq!(
             named("kube-proxy-nftable").unwrap_err(),
-            "there is no target kube-proxy-nftable; did you mean kube-proxy-nftables? `plumbline targets list` shows all"
+            "there is no target kube-proxy-nftable; did you mean kube-proxy-nftables or kube-proxy-iptables? `plumbline targets list` shows all"
         );
         assert!(
             built_in("./own.yaml").is_err(),

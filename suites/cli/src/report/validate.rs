@@ -138,14 +138,14 @@ mod tests {
         report.cases[4].claims.clear();
         let found = problems(&report);
         let expected = [
-            "by RFC 3339, found \"yesterday\"",
+            "by RFC 3339, found 'yesterday'",
             "interrupted",
             "quick, no conformance: expected a run without --quick",
-            "no feature \"teleport\"",
-            "no claim \"no-such-claim\"",
+            "no feature teleport",
+            "no claim no-such-claim",
             "it is a pass, and its axis",
             "a pass has none, everything else has",
-            "as CLAIM: REASON, found \"because\"",
+            "as CLAIM: REASON, found 'because'",
             "inconclusive without a reason",
             "decides no claim",
         ];
@@ -184,7 +184,7 @@ mod tests {
             ),
             (
                 "'something.else'",
-                "expected the format plumbline.report/v2, found \"something.else\"",
+                "expected the format plumbline.report/v2, found 'something.else'",
             ),
         ] {
             let file = tempfile::NamedTempFile::new().unwrap();

@@ -283,13 +283,12 @@ fn text(place: &Place, choice: &Choice, selection: &Selection, takes: Option<&st
     let excluded = selection.excluded.iter();
     lines.extend(excluded.map(|(case, verdict)| ("left out", format!("{}: {verdict}", case.id))));
     lines.extend(place.open.iter().map(|words| ("may be left out", words.clone())));
-    lines.push((
-        "takes",
-        takes.map_or_else(
-            || "not known: no run of these cases is in --out".to_owned(),
-            str::to_owned,
-        ),
-    ));
+    let takes = match takes {
+        Some(takes) => takes.to_owned(),
+        None if selection.run.is_empty() => "nothing: every case is left out".to_owned(),
+        None => "not known: no run of these cases is in --out".to_owned(),
+    };
+    lines.push(("takes", takes));
     lines.extend(place.touches.iter().map(|words| ("touches", words.clone())));
     lines.push(("", "this was a dry run: nothing was made or changed".to_owned()));
     let mut before = "";
@@ -383,6 +382,17 @@ mod tests {
             "{said}"
         );
         assert!(said.starts_with("would run        0 cases"), "{said}");
+        let place = in_kind(&parse("--reuse k").unwrap(), &[]).unwrap();
+        let choice = Choice::new(&parse("").unwrap(), &WITH_KIND).unwrap();
+        let selection = Selection {
+            run: Vec::new(),
+            excluded: Vec::new(),
+        };
+        let said = text(&place, &choice, &selection, None);
+        assert!(
+            said.contains("takes            nothing: every case is left out"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -163,7 +163,7 @@ impl Plan {
             .collect();
         ensure!(
             missing.is_empty(),
-            "the steps that install {} call {}, not on the PATH: install it, or leave the cluster to others: `plumbline run \
+            "the steps that install {} call {}, not on the PATH: install what is missing, or name a cluster where the target is installed: `plumbline run \
              --kubeconfig FILE --target {}`",
             self.target,
             missing.join(" and "),

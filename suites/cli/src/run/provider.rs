@@ -132,7 +132,7 @@ impl Choice {
         if !around.missing.is_empty() {
             bail!(
                 "the target {target} runs on a cluster alone (its file has no part `lab`), no option names a cluster, and a new \
-                 one needs {}, not on the PATH: install it, or, where {target} is installed, `plumbline run --kubeconfig FILE \
+                 one needs {}, not on the PATH: install what is missing or, where {target} is installed, `plumbline run --kubeconfig FILE \
                  --target {target}`",
                 around.missing.join(" and ")
             );

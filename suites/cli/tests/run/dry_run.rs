@@ -30,11 +30,11 @@ fn said(output: &Output) -> String {
 #[test]
 fn a_dry_run_in_labs_makes_nothing_and_names_every_case_and_why_others_are_left_out() {
     let folder = tempfile::tempdir().unwrap();
-    let cases = ["clusterip-from-pod", "empty-refill-no-restart", "--nodes", "1"];
+    let cases = ["kubesvc-reachable", "empty-refill-no-restart", "--nodes", "1"];
     let text = said(&dry_run(folder.path(), &cases));
     for part in [
         "would run        1 case, in labs of this host, as no option names a cluster\n",
-        "\n                 clusterip-from-pod\n",
+        "\n                 kubesvc-reachable\n",
         "left out         empty-refill-no-restart: skipped: needs 2 nodes (there are 1), which lab does not have\n",
         "takes            about 60 s, by what the reference agent's cases took",
         "touches          nothing but processes of this host",

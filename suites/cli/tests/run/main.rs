@@ -21,6 +21,7 @@ mod lost;
 mod pipes;
 mod support;
 mod targets;
+mod wrong_inputs;
 
 use std::{
     fs,
