@@ -76,11 +76,11 @@ impl PlainCluster {
         self.folder.kubeconfig()
     }
 
-    /// Where nodes reach the API server without a Service.
+    /// Where nodes of a cluster of this name reach the API server without a Service.
     #[must_use]
-    pub fn api(&self) -> Api {
+    pub fn api(name: &str) -> Api {
         Api {
-            host: format!("{}-control-plane", self.name()),
+            host: format!("{name}-control-plane"),
             port: PORT,
         }
     }

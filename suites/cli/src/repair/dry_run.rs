@@ -111,16 +111,21 @@ pub(super) async fn heal(arguments: Where) -> anyhow::Result<ExitCode> {
     let Where { labs, kind, .. } = arguments;
     let mut would = Vec::new();
     if let Some(name) = kind {
-        would.extend(wrong_on_nodes(KindCluster::attach(&name).await?.cluster()).await?);
+        would.extend(wrong_in_kind(&name).await?);
         return Ok(shown(&would));
     }
+    let mut is_known = true;
+    // The others are still looked at.
+    let mut add = |of: String, found: anyhow::Result<Vec<String>>| match found {
+        Ok(found) => would.extend(found.into_iter().map(|words| format!("{words} ({of})"))),
+        Err(error) => {
+            eprintln!("{of}: {error:#}");
+            is_known = false;
+        }
+    };
     for name in labs.names()? {
         match attach(&name).await {
-            Some(lab) => {
-                for words in wrong_on_nodes(lab.cluster()).await? {
-                    would.push(format!("{words} (lab {name})"));
-                }
-            }
+            Some(lab) => add(format!("lab {name}"), wrong_on_nodes(lab.cluster()).await),
             None if labs.lab.is_some() => bail!("the lab {name} is not up: there is nothing to heal"),
             // `cleanup` removes a dead lab.
             None => {}
@@ -128,14 +133,15 @@ pub(super) async fn heal(arguments: Where) -> anyhow::Result<ExitCode> {
     }
     if labs.lab.is_none() {
         for name in kind::kept()? {
-            let cluster = KindCluster::attach(&name).await;
-            let cluster = cluster.with_context(|| format!("failed to look at the kind cluster {name}"))?;
-            for words in wrong_on_nodes(cluster.cluster()).await? {
-                would.push(format!("{words} (kind cluster {name})"));
-            }
+            add(format!("kind cluster {name}"), wrong_in_kind(&name).await);
         }
     }
-    Ok(shown(&would))
+    let shown = shown(&would);
+    Ok(if is_known { shown } else { ExitCode::FAILURE })
+}
+
+async fn wrong_in_kind(name: &str) -> anyhow::Result<Vec<String>> {
+    wrong_on_nodes(KindCluster::attach(name).await?.cluster()).await
 }
 
 async fn heal_existing(connection: &Connection, namespace: &str) -> anyhow::Result<ExitCode> {

@@ -4,7 +4,9 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
-use cluster::{ApiEndpoints, Capability, Description, Node, PROBE, Variant, software::Software};
+use cluster::{
+    ApiEndpoints, Capability, Description, Node, PROBE, Variant, software::Software, target::Target,
+};
 use existing::{KubernetesCluster, Options, Own, Tier};
 use harness::{case::Case, limits::Limits};
 use kind::KindTarget;
@@ -12,9 +14,7 @@ use kind::KindTarget;
 use super::{
     arguments::Arguments,
     estimate::Basis,
-    existing_site, kind_installation,
-    lab_site::{self, Target},
-    machine,
+    existing_site, kind_installation, lab_site, machine,
     previous_run::Durations,
     provider::Choice,
     select::{Selection, select},
@@ -54,6 +54,8 @@ struct Place {
     /// What shows only during the run.
     open: Vec<String>,
     basis: Basis,
+    /// What is added to the time of the cases.
+    besides: &'static str,
 }
 
 /// Prints what a run with these arguments would do.
@@ -87,7 +89,7 @@ async fn in_labs(arguments: Arguments) -> anyhow::Result<Place> {
     let control_plane = arguments.control_plane()?;
     let (families, nodes) = (arguments.families.families(), arguments.nodes());
     let is_running = arguments.lab.is_some();
-    let target = Target::new(arguments.lab, arguments.target, arguments.mutant);
+    let target = lab_site::Target::new(arguments.lab, arguments.target, arguments.mutant);
     let description =
         lab_site::described(&target, families, control_plane, nodes, arguments.timeout_scale).await?;
     let touches = if is_running {
@@ -103,13 +105,14 @@ async fn in_labs(arguments: Arguments) -> anyhow::Result<Place> {
         touches: vec![touches],
         open: vec!["cases about programs on nodes, if the target turns out to have none".to_owned()],
         basis: Basis::Labs,
+        besides: "",
     })
 }
 
 fn in_kind(arguments: &Arguments, named: &[Case]) -> anyhow::Result<Place> {
     let (target, kind) = (&arguments.target, arguments.kind.clone());
     let families = arguments.families.families();
-    let tested = target.tested()?;
+    let found = Target::find(target.name())?;
     let stays = if arguments.keep {
         "which stay (--keep)"
     } else {
@@ -123,7 +126,7 @@ fn in_kind(arguments: &Arguments, named: &[Case]) -> anyhow::Result<Place> {
         };
         let (image, load) = kind.of_installed(target.name())?;
         let given = kind_installation::Given {
-            tested: tested.clone(),
+            tested: target.tested()?,
             nodes,
             image,
             load,
@@ -172,8 +175,8 @@ fn in_kind(arguments: &Arguments, named: &[Case]) -> anyhow::Result<Place> {
             nodes: (1..=count).map(node).collect(),
             capabilities: ALL.into_iter().collect(),
             lacking: Default::default(),
-            features: tested.features,
-            deviations: tested.deviations,
+            features: found.features,
+            deviations: found.deviations,
             ways: ApiEndpoints {
                 service: is_reference,
                 further: is_reference,
@@ -193,6 +196,8 @@ fn in_kind(arguments: &Arguments, named: &[Case]) -> anyhow::Result<Place> {
         basis: Basis::Cluster {
             at_once: machine::jobs_of_kind(),
         },
+        // Measured on two processors: three nodes with the reference agent.
+        besides: "; the cluster takes up to two minutes more, and the images of its target",
     })
 }
 
@@ -234,6 +239,7 @@ async fn in_existing(arguments: Arguments) -> anyhow::Result<Place> {
         description,
         open,
         basis: Basis::Cluster { at_once },
+        besides: "",
     })
 }
 
@@ -284,7 +290,7 @@ fn text(place: &Place, choice: &Choice, selection: &Selection, takes: Option<&st
     lines.extend(excluded.map(|(case, verdict)| ("left out", format!("{}: {verdict}", case.id))));
     lines.extend(place.open.iter().map(|words| ("may be left out", words.clone())));
     let takes = match takes {
-        Some(takes) => takes.to_owned(),
+        Some(takes) => format!("{takes}{}", place.besides),
         None if selection.run.is_empty() => "nothing: every case is left out".to_owned(),
         None => "not known: no run of these cases is in --out".to_owned(),
     };
@@ -354,12 +360,17 @@ mod tests {
             "\n                 release-prefix-null-slice\n",
             "-control-plane, plumbline-",
             "helm upgrade --install cilium",
-            "takes            about 5 s\n",
+            "takes            about 5 s; the cluster takes up to two minutes more",
             "removed at its end",
         ] {
             assert!(said.contains(part), "{part} is not in {said}");
         }
-        let said = shown("--provider kind --keep release-prefix-null-slice");
+        assert!(said.contains("=plumbline-") && !said.contains("${"), "{said}");
+        let said = shown("--provider kind --keep A");
+        assert!(
+            said.contains("release-all-frontends-lb\n"),
+            "it has load balancers: {said}"
+        );
         for part in [
             "2 nodes of the cluster plumbline-",
             "which stay (--keep)",

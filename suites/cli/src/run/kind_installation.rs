@@ -118,10 +118,11 @@ impl Plan {
 
     /// The steps of the target's file, a line each.
     pub(super) fn steps(&self) -> Vec<String> {
-        let line = |step: &Step| match step {
+        let api = PlainCluster::api(&Self::name());
+        let line = |step: &Step| match step.filled(&api) {
             Step::Run(argv) => shlex::try_join(argv.iter().map(String::as_str)).unwrap_or_default(),
             Step::Apply(manifests) => {
-                let objects = objects(manifests).len();
+                let objects = objects(&manifests).len();
                 format!("kubectl apply, {}", counted(objects, "object", "objects"))
             }
         };
@@ -198,12 +199,16 @@ impl Plan {
     /// Loads the images and installs the target; returns the name of the image of clients and backends.
     async fn fill(&self, cluster: &PlainCluster, done: &mut impl FnMut(&str)) -> anyhow::Result<String> {
         let probe = cluster.load_probe().await?;
+        done("image of clients and backends loaded");
         for image in self.of_docker(cluster).await? {
             cluster.load_from_docker(&image).await?;
             done(&format!("image {image} loaded from Docker"));
         }
-        done("images loaded");
-        let script = targets::install(&self.target, &self.installation, &cluster.api())?;
+        let script = targets::install(
+            &self.target,
+            &self.installation,
+            &PlainCluster::api(cluster.name()),
+        )?;
         if let Err(failure) = self.call(cluster, &["sh", "-c", &script]).await? {
             bail!("{}", self.not_installed(cluster, &failure).await?);
         }
