@@ -186,12 +186,12 @@ impl Plan {
         let filled = self.fill(&cluster, &mut done).await;
         match filled {
             Ok(probe) => Ok(Installed { cluster, probe }),
-            Err(error) if self.keep => Err(error.context(self.left(cluster)?)),
+            Err(error) if self.keep => bail!("{error:#}\n{}", self.left(cluster, None)?),
             Err(error) => {
                 cluster.remove().await?;
-                Err(error.context(
-                    "the cluster is removed again (--keep leaves it to look at), and no case has run",
-                ))
+                bail!(
+                    "{error:#}\nThe cluster is removed again, and no case has run; --keep leaves it to look at"
+                )
             }
         }
     }
@@ -280,13 +280,15 @@ impl Plan {
 
     /// The step that failed, what it printed, and the pods that do not run.
     async fn not_installed(&self, cluster: &PlainCluster, failure: &Failure) -> anyhow::Result<String> {
-        let pods = ["kubectl", "get", "pods", "--all-namespaces", "--no-headers"];
-        let pods = self.call(cluster, &pods).await?.unwrap_or_default();
-        let pods: Vec<&str> = pods
-            .lines()
-            .filter(|line| !is_running(line))
-            .take(MOST_PODS)
-            .collect();
+        // Before the agents are waited for, the pods of a new cluster have just begun.
+        let pods = if failure
+            .step()
+            .is_some_and(|step| step.starts_with("kubectl rollout"))
+        {
+            self.pods(cluster).await?
+        } else {
+            Vec::new()
+        };
         let mut text = format!("failed to install {} by the steps of its file: ", self.target);
         if let Some(step) = failure.step() {
             text += &format!("`{step}` did not succeed. ");
@@ -301,6 +303,14 @@ impl Plan {
         Ok(text)
     }
 
+    /// Pods that do not run, as kubectl shows them.
+    async fn pods(&self, cluster: &PlainCluster) -> anyhow::Result<Vec<String>> {
+        let pods = ["kubectl", "get", "pods", "--all-namespaces", "--no-headers"];
+        let pods = self.call(cluster, &pods).await?.unwrap_or_default();
+        let stopped = pods.lines().filter(|line| !is_running(line)).take(MOST_PODS);
+        Ok(stopped.map(str::to_owned).collect())
+    }
+
     fn not_made(&self) -> String {
         match &self.image {
             Some(image) => format!(
@@ -312,15 +322,20 @@ impl Plan {
         }
     }
 
-    /// Leaves the cluster; returns how to use and remove it.
-    fn left(&self, cluster: PlainCluster) -> anyhow::Result<String> {
+    /// Leaves the cluster; returns how to use and remove it. With the image of clients and backends, a run can use it.
+    fn left(&self, cluster: PlainCluster, probe: Option<&str>) -> anyhow::Result<String> {
         let name = cluster.name().to_owned();
         cluster.leave(&self.kubeconfig)?;
         let file = shown(&self.kubeconfig);
+        let used = match probe {
+            Some(probe) => format!(
+                "`plumbline run --kubeconfig {file} --tier node --image {probe} --target {}` uses it",
+                self.target
+            ),
+            None => format!("`kubectl --kubeconfig {file} get pods --all-namespaces` shows what it has"),
+        };
         Ok(format!(
-            "the kind cluster {name} stays up: `plumbline run --kubeconfig {file} --tier node --target {}` uses it, `kind delete \
-             cluster --name {name}` removes it",
-            self.target
+            "the kind cluster {name} stays up: {used}, `kind delete cluster --name {name}` removes it"
         ))
     }
 
@@ -330,7 +345,7 @@ impl Plan {
     /// It could not be removed.
     pub(super) async fn close(&self, installed: Installed) -> anyhow::Result<()> {
         if self.keep {
-            eprintln!("{}", self.left(installed.cluster)?);
+            eprintln!("{}", self.left(installed.cluster, Some(&installed.probe))?);
             return Ok(());
         }
         let began = Instant::now();
