@@ -2,7 +2,13 @@
 //! targets kind`, `kind create`, the images, `plumbline targets install`. The run then uses it like a cluster that is
 //! there.
 
-use std::{collections::BTreeSet, env, path::PathBuf, process::Stdio, time::Instant};
+use std::{
+    collections::BTreeSet,
+    env,
+    path::PathBuf,
+    process::Stdio,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, bail, ensure};
 use cluster::{
@@ -12,7 +18,11 @@ use cluster::{
 use existing::{Connection, Options, PodOptions, Tested, Tier};
 use kind::{KindError, PlainCluster};
 use lab::IpFamilies;
-use tokio::process::Command;
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
+};
+use tokio::{process::Command, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::seconds;
@@ -28,6 +38,17 @@ const SHOWN: usize = 1500;
 
 /// Shown pods that do not run.
 const MOST_PODS: usize = 5;
+
+/// Interval between looks at images while a target is installed.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// Looks in a row at which images could not be pulled, before the installation has failed: a registry may be away for a
+/// moment, and the agents are awaited for ten minutes.
+const UNPULLED_LOOKS: u32 = 6;
+
+/// Prints the reason why each container waits, and its image.
+const WAITING: &str = "--output=jsonpath={range .items[*].status['containerStatuses','initContainerStatuses'][*]}\
+                       {.state.waiting.reason}{\" \"}{.image}{\"\\n\"}{end}";
 
 /// Limit until all nodes are Ready, after the agents are.
 const NODES_READY: &str = "300s";
@@ -209,7 +230,18 @@ impl Plan {
             &self.installation,
             &PlainCluster::api(cluster.name()),
         )?;
-        if let Err(failure) = self.call(cluster, &["sh", "-c", &script]).await? {
+        let shell = ["sh", "-c", &script];
+        let installed = tokio::select! {
+            installed = self.call(cluster, &shell) => installed?,
+            images = self.unpulled(cluster) => bail!(
+                "failed to install {}: nodes can't pull {}, for {}: expected them in their registries, or --load IMAGE for images of \
+                 this host's Docker",
+                self.target,
+                images.into_iter().collect::<Vec<_>>().join(", "),
+                seconds(LOOK * UNPULLED_LOOKS)
+            ),
+        };
+        if let Err(failure) = installed {
             bail!("{}", self.not_installed(cluster, &failure).await?);
         }
         done(&format!("{} installed, its agents ready", self.what()));
@@ -238,6 +270,23 @@ impl Plan {
         Ok(probe)
     }
 
+    /// Returns images that nodes could not pull at several looks in a row.
+    async fn unpulled(&self, cluster: &PlainCluster) -> BTreeSet<String> {
+        let mut looks = 0;
+        loop {
+            sleep(LOOK).await;
+            let pods = ["kubectl", "get", "pods", "--all-namespaces", WAITING];
+            // The API may be away for a moment.
+            let pods = self.call(cluster, &pods).await;
+            let images = pods.ok().and_then(Result::ok).map(|text| unpulled_images(&text));
+            let images = images.unwrap_or_default();
+            looks = if images.is_empty() { 0 } else { looks + 1 };
+            if looks >= UNPULLED_LOOKS {
+                return images;
+            }
+        }
+    }
+
     /// Images that this host's Docker has, and that nodes would otherwise pull: those of `--load`, and those that
     /// manifests of the target's file name.
     async fn of_docker(&self, cluster: &PlainCluster) -> anyhow::Result<BTreeSet<String>> {
@@ -261,16 +310,20 @@ impl Plan {
     /// Runs a program with the cluster's kubeconfig; `Err` inside, if it fails.
     async fn call(&self, cluster: &PlainCluster, argv: &[&str]) -> anyhow::Result<Result<String, Failure>> {
         let (program, arguments) = argv.split_first().context("expected a program")?;
-        let output = Command::new(program)
+        let child = Command::new(program)
             .args(arguments)
             .env("KUBECONFIG", cluster.kubeconfig())
             .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             // Ctrl-C reaches only this process, which removes the cluster.
             .process_group(0)
-            .kill_on_drop(true)
-            .output()
-            .await
+            .spawn()
             .with_context(|| format!("failed to start {program}"))?;
+        let mut group = ProcessGroup(child.id());
+        let output = child.wait_with_output().await;
+        group.0 = None;
+        let output = output.with_context(|| format!("failed to wait for {program}"))?;
         if output.status.success() {
             return Ok(Ok(String::from_utf8_lossy(&output.stdout).into_owned()));
         }
@@ -296,9 +349,6 @@ impl Plan {
         text += &format!("The end of its output:\n{}", failure.end());
         if !pods.is_empty() {
             text += &format!("\nPods that do not run:\n{}", pods.join("\n"));
-        }
-        if pods.iter().any(|pod| pod.contains("ImagePull")) {
-            text += "\nAn image could not be pulled: --load IMAGE gives nodes one of this host's Docker";
         }
         Ok(text)
     }
@@ -399,6 +449,18 @@ pub(super) async fn up(plan: &Plan, interrupted: &CancellationToken) -> anyhow::
     }
 }
 
+/// A program and those that it has started, which end with the value; `None` after its end.
+struct ProcessGroup(Option<u32>);
+
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        if let Some(id) = self.0.and_then(|id| i32::try_from(id).ok()) {
+            // It may have just ended.
+            let _ = killpg(Pid::from_raw(id), Signal::SIGTERM);
+        }
+    }
+}
+
 /// Output of a failed program.
 struct Failure(String);
 
@@ -416,6 +478,16 @@ impl Failure {
         let from = text.char_indices().rev().nth(SHOWN).map_or(0, |(at, _)| at);
         &text[from..]
     }
+}
+
+/// Images of containers that wait for them, in the output of [`WAITING`].
+fn unpulled_images(text: &str) -> BTreeSet<String> {
+    let waits = |line: &str| {
+        let (reason, image) = line.split_once(' ')?;
+        let is_for_image = reason.contains("ImagePull") || reason.contains("ImageNeverPull");
+        is_for_image.then(|| image.to_owned())
+    };
+    text.lines().filter_map(waits).collect()
 }
 
 /// Whether a line of `kubectl get pods` is of a pod that runs, or has run to its end.
@@ -533,6 +605,35 @@ data: {image: no}
             named_images(&steps),
             BTreeSet::from(["a:1".to_owned(), "b:2".to_owned()])
         );
+    }
+
+    #[test]
+    fn images_that_can_not_be_pulled_are_told_from_other_reasons_to_wait() {
+        let text = "ErrImagePull own:1\nImagePullBackOff r.example/other:2\nContainerCreating c:3\n d:4\nErrImagePull own:1\n";
+        let expected = ["own:1", "r.example/other:2"].map(str::to_owned);
+        assert_eq!(unpulled_images(text), BTreeSet::from(expected));
+    }
+
+    #[tokio::test]
+    async fn a_program_that_is_not_awaited_any_more_ends_with_those_that_it_has_started() {
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", "sleep 1000 & echo $!; wait"])
+            .process_group(0)
+            .stdout(Stdio::piped());
+        let mut child = shell.spawn().unwrap();
+        let group = ProcessGroup(child.id());
+        let mut first = String::new();
+        let mut output = tokio::io::BufReader::new(child.stdout.take().unwrap());
+        tokio::io::AsyncBufReadExt::read_line(&mut output, &mut first)
+            .await
+            .unwrap();
+        drop(group);
+        child.wait().await.unwrap();
+        let started = PathBuf::from("/proc").join(first.trim()).join("cmdline");
+        while std::fs::read_to_string(&started).is_ok_and(|line| line.contains("1000")) {
+            sleep(Duration::from_millis(10)).await;
+        }
     }
 
     #[test]
