@@ -356,7 +356,7 @@ mod tests {
     fn a_kind_run_names_its_containers_and_the_steps_of_its_target() {
         let said = shown("--target cilium release-prefix-null-slice kubesvc-reachable");
         for part in [
-            "would run        2 cases, in a kind cluster, as the target cilium runs on a cluster alone\n",
+            "would run        2 cases, in a new kind cluster, as the target cilium runs on a cluster alone (--kubeconfig FILE",
             "\n                 release-prefix-null-slice\n",
             "-control-plane, plumbline-",
             "helm upgrade --install cilium",

@@ -70,8 +70,11 @@ impl Choice {
         self.header.as_deref()
     }
 
-    /// Where the cases would run, and why.
+    /// Where the cases run, and why.
     pub(super) fn place(&self) -> String {
+        if let Some(header) = self.header() {
+            return header.to_owned();
+        }
         let place = match self.provider {
             Provider::Lab => "in labs of this host",
             Provider::Kind => "in a kind cluster",
@@ -163,6 +166,14 @@ impl Choice {
                     other.place()
                 );
             }
+        }
+        let is_made = arguments.lab.is_none() && arguments.mutant.is_none();
+        if self.provider == Provider::Lab && is_made && needs_a_cluster(arguments)? {
+            let target = arguments.target.name();
+            bail!(
+                "the target {target} runs on a cluster alone (its file has no part `lab`), and {because}: `plumbline run \
+                 --provider kind --target {target}`"
+            );
         }
         if arguments.quick && self.provider == Provider::Existing {
             bail!(
@@ -276,6 +287,18 @@ pub(super) mod tests {
             assert!(error.contains(part), "{error}");
         }
         assert!(chosen("--target cilium --kubeconfig k", &around).is_ok());
+    }
+
+    #[test]
+    fn a_target_of_clusters_alone_is_refused_in_the_lab_with_the_command_for_kind() {
+        for (line, because) in [
+            ("--provider lab --target cilium", "--provider lab is given"),
+            ("--labs 2 --target cilium", "--labs is for the lab"),
+        ] {
+            let error = chosen(line, &ALL).unwrap_err();
+            let end = format!("and {because}: `plumbline run --provider kind --target cilium`");
+            assert!(error.ends_with(&end), "{error}");
+        }
     }
 
     #[test]

@@ -33,7 +33,7 @@ fn a_dry_run_in_labs_makes_nothing_and_names_every_case_and_why_others_are_left_
     let cases = ["kubesvc-reachable", "empty-refill-no-restart", "--nodes", "1"];
     let text = said(&dry_run(folder.path(), &cases));
     for part in [
-        "would run        1 case, in labs of this host, as no option names a cluster\n",
+        "would run        1 case, in a lab of this host, as no option names a cluster (--provider kind: ",
         "\n                 kubesvc-reachable\n",
         "left out         empty-refill-no-restart: skipped: needs 2 nodes (there are 1), which lab does not have\n",
         "takes            about 60 s, by what the reference agent's cases took",
@@ -75,7 +75,7 @@ async fn a_dry_run_in_a_cluster_that_is_there_names_what_each_tier_touches_and_m
     };
     let text = of("node").await.unwrap();
     for part in [
-        "1 case, in a cluster that is there, as --kubeconfig names a cluster\n",
+        "1 case, in the cluster that --kubeconfig names (",
         "namespaces with the label plumbline-run",
         "a privileged pod on each of the nodes node1, node2\n",
     ] {

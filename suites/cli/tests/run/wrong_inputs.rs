@@ -39,6 +39,7 @@ const LINES: &[&str] = &[
     "run --target ./empty.yaml",
     "run --target ./large.yaml",
     "run --target cilium",
+    "run --provider lab --target cilium",
     "run --provider kind --target ./lab.yaml",
     "targets show cillium",
     "targets kind ./lab.yaml",
