@@ -28,18 +28,8 @@ pub struct Healed {
 /// # Errors
 /// The first part that could not be undone; the agent is started all the same.
 pub async fn heal(cluster: &Cluster, node: &str) -> Result<Healed, FaultError> {
-    let cgroup = cluster.nodes()?.cgroup_root().to_string_lossy().into_owned();
-    let of_helpers = commands::plumbline::<Undone>(cluster, node, &["undo", "--cgroup", &cgroup]).await;
-    let (mut healed, first) = match of_helpers {
-        Ok(Undone { undone, held }) => {
-            let on_node = |line: String| format!("{node}: {line}");
-            let healed = Healed {
-                undone: undone.into_iter().map(on_node).collect(),
-                held: held.into_iter().map(on_node).collect(),
-                started: false,
-            };
-            (healed, Ok(()))
-        }
+    let (mut healed, first) = match of_helpers(cluster, node, &[]).await {
+        Ok(healed) => (healed, Ok(())),
         Err(error) => (Healed::default(), Err(error)),
     };
     let state = cluster.agents()?.state(node).await?;
@@ -67,4 +57,43 @@ pub async fn heal(cluster: &Cluster, node: &str) -> Result<Healed, FaultError> {
     healed.started = !of_agent.is_empty();
     healed.undone.extend(of_agent);
     first.map(|()| healed)
+}
+
+/// What [`heal`] would find wrong on a node, as `undone`; changes nothing.
+///
+/// # Errors
+/// The node can't be read.
+pub async fn look(cluster: &Cluster, node: &str) -> Result<Healed, FaultError> {
+    let mut found = of_helpers(cluster, node, &["--dry-run"]).await?;
+    let state = cluster.agents()?.state(node).await?;
+    if covered(cluster, node).await? {
+        found
+            .undone
+            .push(format!("the pins of {node} are hidden by a bpffs of a case"));
+    }
+    if state.way.is_some() {
+        found
+            .undone
+            .push(format!("the agent of {node} has an API endpoint of a case"));
+    } else if state.variant.is_some() {
+        found.undone.push(format!(
+            "the agent of {node} is in another configuration than its target's"
+        ));
+    } else if state.pid.is_none() {
+        found.undone.push(format!("the agent of {node} is stopped"));
+    }
+    Ok(found)
+}
+
+/// Undoes deeds of helpers, or reads them.
+async fn of_helpers(cluster: &Cluster, node: &str, options: &[&str]) -> Result<Healed, FaultError> {
+    let cgroup = cluster.nodes()?.cgroup_root().to_string_lossy().into_owned();
+    let arguments = [&["undo", "--cgroup", &cgroup], options].concat();
+    let Undone { undone, held } = commands::plumbline::<Undone>(cluster, node, &arguments).await?;
+    let on_node = |line: String| format!("{node}: {line}");
+    Ok(Healed {
+        undone: undone.into_iter().map(on_node).collect(),
+        held: held.into_iter().map(on_node).collect(),
+        started: false,
+    })
 }

@@ -42,7 +42,7 @@ pub use self::{
     connections::Connections,
     error::FaultError,
     foreign::{ForeignPrograms, Tally},
-    heal::{Healed, heal},
+    heal::{Healed, heal, look},
     injector::FaultInjector,
     kernel::boot_id,
     leftover::LeftoverPrograms,

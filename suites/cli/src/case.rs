@@ -22,7 +22,7 @@ use tokio::{
     sync::oneshot,
 };
 
-use crate::{cluster::ClusterRef, suggestions::near};
+use crate::{cluster::ClusterRef, suggestions::unknown};
 
 /// Run one case in a running cluster, as its order describes. The report is `case.json` in the folder of the order. The
 /// end of stdin interrupts the case.
@@ -59,11 +59,8 @@ pub(crate) struct Order {
 
 pub(crate) async fn case(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let case = cases::find(&arguments.id).with_context(|| {
-        let near = near(&arguments.id, cases::ALL.iter().map(|case| case.id));
-        format!(
-            "there is no case {}{near}: `plumbline list` shows all",
-            arguments.id
-        )
+        let ids = cases::ALL.iter().map(|case| case.id);
+        unknown("case", &arguments.id, ids, "plumbline list")
     })?;
     let file = arguments.order.display();
     let text =

@@ -22,7 +22,7 @@ use scenarios::{
 };
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::{COULD_NOT_RUN, lab::TargetArgs, plural::counted};
+use crate::{COULD_NOT_RUN, lab::TargetArgs, plural::counted, targets::named};
 
 /// The default second implementation.
 const AGAINST: &str = "kube-proxy-nftables";
@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     target: TargetArgs,
     /// The second implementation: a target's name or file, as for --target
-    #[arg(long, value_name = "NAME|FILE", default_value = AGAINST)]
+    #[arg(long, value_name = "NAME|FILE", default_value = AGAINST, value_parser = named)]
     against: String,
     /// The program of the second implementation, instead of its target's own
     #[arg(long, value_name = "PATH")]
@@ -87,7 +87,7 @@ pub(crate) struct Arguments {
 fn scale(text: &str) -> Result<f64, String> {
     let found: f64 = text
         .parse()
-        .map_err(|_| format!("expected a number, found {text:?}"))?;
+        .map_err(|_| format!("expected a number, found '{text}'"))?;
     if (1.0..=100.0).contains(&found) {
         Ok(found)
     } else {

@@ -7,9 +7,14 @@ use comfy_table::{Table, presets};
 use harness::case::{Case, Families, Rights, in_words};
 use serde_json::{Value, json};
 
+use crate::{catalogue::CataloguePart, plural::counted};
+
 /// List the cases, or the claims of the catalogue with the cases that decide them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
+    /// Only this case, the cases of a claim, or those of an area (its letter or name): `plumbline list A`
+    #[arg(value_name = "CASE|CLAIM|AREA")]
+    parts: Vec<CataloguePart>,
     /// List all claims of the catalogue, also those without a case
     #[arg(long)]
     claims: bool,
@@ -19,29 +24,50 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn list(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    match (arguments.claims, arguments.json) {
-        (false, false) => println!("{}", case_table()),
+    let parts = Parts(&arguments.parts);
+    let text = match (arguments.claims, arguments.json) {
+        (false, false) => format!("{}\n", case_table(parts)),
         (false, true) => {
-            let rows = joint::all().map(joint_object);
-            print_json(&cases::ALL.iter().map(object).chain(rows).collect())?;
+            let rows = parts.joint().map(joint_object);
+            json_text(&parts.cases().map(object).chain(rows).collect())?
         }
-        (true, false) => println!("{}", claim_table()),
-        (true, true) => print_json(&claim_objects())?,
-    }
+        (true, false) => format!("{}\n", claim_table(parts)),
+        (true, true) => json_text(&claim_objects(parts))?,
+    };
+    print!("{text}");
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_json(all: &Vec<Value>) -> anyhow::Result<()> {
-    println!("{}", serde_json::to_string_pretty(all)?);
-    Ok(())
+/// The named parts of the catalogue; all of it, if none is named.
+#[derive(Clone, Copy)]
+struct Parts<'a>(&'a [CataloguePart]);
+
+impl<'a> Parts<'a> {
+    fn cases(self) -> impl Iterator<Item = &'static Case> + use<'a> {
+        let is_named = move |case: &&Case| self.0.is_empty() || self.0.iter().any(|part| part.has_case(case));
+        cases::ALL.iter().filter(is_named)
+    }
+
+    fn has_claim(self, claim: &Claim) -> bool {
+        self.0.is_empty() || self.0.iter().any(|part| part.has_claim(claim))
+    }
+
+    /// Claims without a case of their own that have a row.
+    fn joint(self) -> impl Iterator<Item = &'static Claim> + use<'a> {
+        joint::all().filter(move |claim| self.has_claim(claim))
+    }
 }
 
-fn case_table() -> Table {
+fn json_text(all: &Vec<Value>) -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(all)? + "\n")
+}
+
+fn case_table(parts: Parts<'_>) -> Table {
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)
         .set_header(["CASE", "AREA", "TIER", "NEEDS", "RUNS"]);
-    for case in cases::ALL {
+    for case in parts.cases() {
         let runs = if case.disruptive {
             "in a lab of its own"
         } else {
@@ -49,7 +75,7 @@ fn case_table() -> Table {
         };
         table.add_row([case.id, case.area, &case.tier.to_string(), &needs(case), runs]);
     }
-    for claim in joint::all() {
+    for claim in parts.joint() {
         let over = format!("as {} cases, which it is judged over", claim.cases().len());
         table.add_row([
             claim.id.as_str(),
@@ -63,14 +89,19 @@ fn case_table() -> Table {
 }
 
 /// Every claim, by area, and how many of them have a case.
-fn claim_table() -> String {
+fn claim_table(parts: Parts<'_>) -> String {
     let mut text = String::new();
     for area in claims::areas() {
         let mut table = Table::new();
         table
             .load_style(presets::NOTHING)
             .set_header(["CLAIM", "TIER", "NEEDS", "CASES", "TEXT"]);
-        for claim in &area.claims {
+        let claims = area.claims.iter().filter(|claim| parts.has_claim(claim));
+        let claims: Vec<&Claim> = claims.collect();
+        if claims.is_empty() {
+            continue;
+        }
+        for claim in claims {
             let cases: Vec<&str> = claim.cases().iter().map(|case| case.id).collect();
             let cases = match cases.as_slice() {
                 some if claim.is_joint => format!("{} together", some.len()),
@@ -88,11 +119,15 @@ fn claim_table() -> String {
         }
         text += &format!("{}: {}\n{table}\n\n", area.name, area.about);
     }
-    let decided = claims::all().filter(|claim| !claim.cases().is_empty()).count();
-    text + &format!("{} claims, {decided} of them with a case", claims::all().count())
+    let shown = || claims::all().filter(|claim| parts.has_claim(claim));
+    let decided = shown().filter(|claim| !claim.cases().is_empty()).count();
+    text + &format!(
+        "{}, {decided} of them with a case",
+        counted(shown().count(), "claim", "claims")
+    )
 }
 
-fn claim_objects() -> Vec<Value> {
+fn claim_objects(parts: Parts<'_>) -> Vec<Value> {
     let object = |area: &Area, claim: &Claim| {
         json!({
             "id": claim.id.as_str(),
@@ -113,7 +148,9 @@ fn claim_objects() -> Vec<Value> {
     };
     claims::areas()
         .iter()
-        .flat_map(|area| area.claims.iter().map(move |claim| object(area, claim)))
+        .flat_map(|area| area.claims.iter().map(move |claim| (area, claim)))
+        .filter(|(_, claim)| parts.has_claim(claim))
+        .map(|(area, claim)| object(area, claim))
         .collect()
 }
 
@@ -198,6 +235,8 @@ fn joint_object(claim: &Claim) -> Value {
 mod tests {
     use super::*;
 
+    const ALL: Parts<'_> = Parts(&[]);
+
     #[test]
     fn needs_and_tiers_are_printed_in_one_line() {
         let case = cases::find("stale-sock-legacy-multi").unwrap();
@@ -213,17 +252,17 @@ mod tests {
     #[test]
     fn a_claim_without_a_case_of_its_own_is_listed_with_those_it_is_judged_over() {
         let claim = joint::find("stale-no-reboot").unwrap();
-        assert!(case_table().to_string().contains(claim.id.as_str()));
+        assert!(case_table(ALL).to_string().contains(claim.id.as_str()));
         assert_eq!(joint_object(claim)["judged_over"][0], "stale-sock-legacy-multi");
-        let objects = claim_objects();
+        let objects = claim_objects(ALL);
         let object = objects.iter().find(|object| object["id"] == claim.id.as_str());
         assert_eq!(object.unwrap()["cases"], joint_object(claim)["judged_over"]);
     }
 
     #[test]
     fn every_claim_is_listed_with_its_cases_or_without() {
-        let table = claim_table();
-        let objects = claim_objects();
+        let table = claim_table(ALL);
+        let objects = claim_objects(ALL);
         assert_eq!(objects.len(), claims::all().count());
         for object in &objects {
             let line = table.lines().find(|line| {
@@ -238,5 +277,24 @@ mod tests {
             table.contains("A release isolation: one backend shared by two Services"),
             "{table}"
         );
+    }
+
+    #[test]
+    fn a_part_of_the_catalogue_is_listed_alone() {
+        let area = ["A".parse().unwrap()];
+        let table = case_table(Parts(&area)).to_string();
+        assert!(
+            table.contains("release-name-lattice") && !table.contains("clusterip-from-pod"),
+            "{table}"
+        );
+        let claims = claim_table(Parts(&area));
+        assert!(
+            claims.starts_with("A release isolation: ") && !claims.contains("\nB "),
+            "{claims}"
+        );
+        let case = ["clusterip-from-pod".parse().unwrap()];
+        let claims = claim_table(Parts(&case));
+        assert!(claims.ends_with("1 claim, 1 of them with a case"), "{claims}");
+        assert_eq!(claim_objects(Parts(&case)).len(), 1);
     }
 }

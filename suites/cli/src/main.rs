@@ -7,21 +7,31 @@
 //! ```
 //!
 //! - `run/`: the run. `report/`: its reports. `case.rs`: one case in its own process. `list.rs`: lists cases and
-//!   claims.
+//!   claims. `catalogue.rs`: parts of the catalogue by their names.
 //! - `command_lines.rs`: whether lines of documents and of CI are this program's.
 //! - `compare.rs`: two implementations, compared by random scenarios.
 //! - `targets.rs`: the targets of `suites/targets`.
-//! - `cluster/`: clusters by a kubeconfig. `plural.rs`: numbers as readable text. `suggestions.rs`: names similar to a
-//!   misspelled one.
+//! - `cluster/`: clusters by a kubeconfig. `plural.rs`: numbers as readable text.
+//!   `suggestions.rs`: names similar to a misspelled one.
 //! - `doctor/`: programs that rewrite connections on a node, of any implementation, and stale ones among them.
 //! - `repair/`: removes and undoes what killed runs have left (`cleanup`, `heal`).
 //! - `watch/`: events of a Service and its EndpointSlices. `workflows.rs`: tests that CI's commands parse.
-//! - `terminal/`: colours, widths, and lines beside a bar. `interruption.rs`: SIGINT and SIGTERM. `quick.rs`: the mark of quick runs.
+//! - `terminal/`: colours, widths, and lines beside a bar. `output.rs`: output after its reader has gone.
+//! - `completions.rs`: scripts for shells. `debug_forms.rs`: a test of output's form.
+//! - `interruption.rs`: SIGINT and SIGTERM. `quick.rs`: the mark of quick runs.
 //! - `lab/`: commands for the embedded lab. `node.rs`: helpers that faults start on nodes.
+#[cfg(not(test))]
+#[macro_use]
+mod output;
+
 mod case;
+mod catalogue;
 mod cluster;
 mod command_lines;
 mod compare;
+mod completions;
+#[cfg(test)]
+mod debug_forms;
 mod doctor;
 mod interruption;
 mod lab;
@@ -46,26 +56,56 @@ use clap::{Parser, Subcommand};
 /// Exit code of a run that could not start.
 const COULD_NOT_RUN: u8 = 2;
 
+/// The commands and what they are for, in the order in which a newcomer meets them.
+const COMMANDS: &str = "\
+Judge an implementation:
+  run          run cases and report: in a lab, in kind, or in your cluster
+  list         the cases, and the claims that they decide
+  targets      known implementations; install them, check files of your own
+  report       show a report again: table, HTML, JUnit, Markdown; validate it
+  compare      two implementations side by side, by random scenarios
+
+Prepare a cluster that is there:
+  rbac         the permissions that a run needs
+  images       the images that a run needs
+
+After a run that was killed:
+  heal         undo what it did to nodes, agents and API servers
+  cleanup      remove what it has left: objects, labs, kind clusters
+
+Look for yourself:
+  lab          a small cluster on this host: nodes, pods, an outside client
+  doctor       on a node: what rewrites connections, and what of it is stale
+  watch        every event of a Service and its EndpointSlices
+  completions  a script that completes commands and options in a shell
+  help         this text, or that of a command";
+
+/// Commands to begin with.
+const EXAMPLES: &str = "\
+To begin with:
+  what there is to run, and one area of it
+    plumbline list
+    plumbline list A
+  one case with the reference agent, in a lab: first what it would do
+    plumbline run release-prefix-null-slice --dry-run
+    sudo plumbline run release-prefix-null-slice
+  an implementation that it knows, and your own, in a new kind cluster
+    sudo plumbline run --target cilium A
+    sudo plumbline run --provider kind --target ./own.yaml
+  what a run in your cluster would touch
+    plumbline run --kubeconfig FILE --target ./own.yaml --tier node --dry-run";
+
 /// Conformance and chaos tests for Kubernetes service load balancers, judged from packets.
+///
+/// A case makes Services and EndpointSlices. Clients in pods, on nodes and outside dial them while something changes or
+/// fails, and the backends that answered are compared with those that may. What clients see decides, never what an
+/// agent says of itself.
 #[derive(Debug, Parser)]
 #[command(
     version,
-    after_help = "\
-  plumbline list                      what there is to run
-  plumbline run                       make a cluster, run every case, take the cluster down
-  plumbline run --filter release      only cases whose id or claims match
-  plumbline run --target kube-proxy-nftables   another implementation than the reference agent
-  plumbline run --provider existing --kubeconfig FILE   in a cluster that is there
-  plumbline compare --for 30m         random Services and clients: does it do what kube-proxy does?
-  plumbline rbac                      what its account must be allowed to do
-  plumbline list --claims             the whole catalogue, and what decides each claim
-  plumbline targets list              what --target can be; `targets show NAME` how it is installed
-  plumbline report target/plumbline/report.yaml   the last table again; --html, --junit, --markdown
-  plumbline watch default/kubernetes  what happens to a Service and its EndpointSlices, in any cluster
-  plumbline lab up                    a cluster to look around in; `plumbline run --lab NAME` uses it
-  plumbline heal, plumbline cleanup   what a killed run has left: faults of nodes, objects, labs
-  plumbline doctor                    on a node: what rewrites connections there, and what of it is stale
-"
+    help_template = "{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}Options:\n{options}{after-help}",
+    before_help = COMMANDS,
+    after_help = EXAMPLES
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -76,7 +116,6 @@ struct Arguments {
 enum Command {
     /// List the cases and the claims that they decide
     List(list::Arguments),
-    /// Run cases and report
     Run(Box<run::Arguments>),
     /// Play random Services and clients in two implementations side by side, and show their differences
     Compare(Box<compare::Arguments>),
@@ -102,6 +141,8 @@ enum Command {
     /// Undo what killed runs have done to labs, to kind clusters, or to any cluster: to API servers and agents, and
     /// with programs, mounts and cgroups of nodes
     Heal(repair::Where),
+    /// Print a script that completes commands and options in a shell
+    Completions(completions::Arguments),
     /// Run one case in this process (started by `run`)
     #[command(hide = true)]
     Case(case::Arguments),
@@ -184,6 +225,7 @@ fn start(command: Command) -> anyhow::Result<ExitCode> {
             Command::Lab(arguments) => lab::run(arguments).await,
             Command::Cleanup(arguments) => repair::cleanup(arguments).await,
             Command::Heal(arguments) => repair::heal(arguments).await,
+            Command::Completions(arguments) => Ok(completions::completions(&arguments)),
             Command::Case(arguments) => case::case(arguments).await,
             Command::Lines => command_lines::check(),
             Command::Node(command) => node::node(&command).await,
@@ -196,4 +238,49 @@ fn start(command: Command) -> anyhow::Result<ExitCode> {
             Command::Probe(arguments) => probe::cli::run(arguments).await,
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_help_groups_every_command_once() {
+        let command = Arguments::command();
+        let visible = command.get_subcommands().filter(|one| !one.is_hide_set());
+        let mut visible: Vec<&str> = visible.map(clap::Command::get_name).chain(["help"]).collect();
+        visible.sort_unstable();
+        let grouped = COMMANDS
+            .lines()
+            .filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next());
+        let mut grouped: Vec<&str> = grouped.collect();
+        grouped.sort_unstable();
+        assert_eq!(grouped, visible);
+    }
+
+    #[test]
+    fn the_examples_of_the_help_are_command_lines() {
+        let lines: Vec<&str> = EXAMPLES
+            .lines()
+            .filter(|line| line.contains("plumbline "))
+            .collect();
+        assert_eq!(lines.len(), 7);
+        for line in lines {
+            let line = line.trim().trim_start_matches("sudo ");
+            let parsed = Arguments::try_parse_from(line.split_whitespace());
+            assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+        }
+    }
+
+    #[test]
+    fn every_option_of_a_run_is_under_a_heading() {
+        let command = Arguments::command();
+        let run = command.find_subcommand("run").unwrap();
+        for argument in run.get_arguments().filter(|one| !one.is_hide_set()) {
+            let id = argument.get_id().as_str();
+            assert!(argument.get_help_heading().is_some(), "{id}");
+        }
+    }
 }

@@ -9,8 +9,20 @@ const LEAST: f64 = 0.6;
 /// How much less similar than the best match the other names may be: one wrong letter of seven.
 const RANGE: f64 = 0.15;
 
-/// `; near are A and B`: the names of which all or a part is similar to `text`. Empty, if none is.
-pub(crate) fn near<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+/// Says that there is no such thing, which names may be meant, and the command that lists all.
+pub(crate) fn unknown<'a>(
+    what: &str,
+    text: &str,
+    names: impl IntoIterator<Item = &'a str>,
+    command: &str,
+) -> String {
+    let meant = meant(text, names);
+    let end = if meant.is_empty() { ":" } else { "" };
+    format!("there is no {what} {text}{meant}{end} `{command}` shows all")
+}
+
+/// `; did you mean A or B?`: the names of which all or a part is similar to `text`. Empty, if none is.
+pub(crate) fn meant<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let text = text.trim_matches(['^', '$']).to_lowercase();
     let mut found: Vec<(f64, &str)> = names
         .into_iter()
@@ -28,8 +40,8 @@ pub(crate) fn near<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> 
     let names: Vec<&str> = found.into_iter().map(|(_, name)| name).collect();
     match names.as_slice() {
         [] => String::new(),
-        [one] => format!("; near is {one}"),
-        [first @ .., last] => format!("; near are {} and {last}", first.join(", ")),
+        [one] => format!("; did you mean {one}?"),
+        [first @ .., last] => format!("; did you mean {} or {last}?", first.join(", ")),
     }
 }
 
@@ -56,19 +68,34 @@ mod tests {
 
     #[test]
     fn three_names_are_shown_the_nearest_first() {
-        assert_eq!(near("stale-mab", NAMES), "; near are stale-map and stale-map-pin");
         assert_eq!(
-            near("mao", NAMES),
-            "; near are release-map, stale-map and stale-map-pin"
+            meant("stale-mab", NAMES),
+            "; did you mean stale-map or stale-map-pin?"
         );
-        assert_eq!(near("^Latice$", NAMES), "; near is release-name-lattice");
+        assert_eq!(
+            meant("mao", NAMES),
+            "; did you mean release-map, stale-map or stale-map-pin?"
+        );
+        assert_eq!(meant("^Latice$", NAMES), "; did you mean release-name-lattice?");
     }
 
     #[test]
     fn a_name_that_is_like_none_has_none() {
         for text in ["zzz", "", "^$", "a-b-c-d-e-f"] {
-            assert_eq!(near(text, NAMES), "", "{text:?}");
+            assert_eq!(meant(text, NAMES), "", "{text}");
         }
-        assert_eq!(near("x", []), "");
+        assert_eq!(meant("x", []), "");
+    }
+
+    #[test]
+    fn an_unknown_name_is_one_sentence_with_or_without_others() {
+        assert_eq!(
+            unknown("map", "map-ful", NAMES, "maps"),
+            "there is no map map-ful; did you mean map-full? `maps` shows all"
+        );
+        assert_eq!(
+            unknown("map", "zzz", NAMES, "maps"),
+            "there is no map zzz: `maps` shows all"
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! `plumbline targets`: lists, shows, installs and checks targets.
 
-use std::{io::Write as _, process::ExitCode};
+use std::{io::Write as _, path::Path, process::ExitCode};
 
 use anyhow::Context as _;
 use cases::claims;
@@ -8,9 +8,11 @@ use clap::Subcommand;
 use cluster::target::{Api, Installation, Target};
 use comfy_table::{Table, presets};
 
-use crate::{COULD_NOT_RUN, suggestions::near};
+use crate::{COULD_NOT_RUN, suggestions::unknown};
 
 mod script;
+
+pub(crate) use script::{KindNodes, install, kind};
 
 /// List, show, install and check targets.
 #[derive(Debug, Subcommand)]
@@ -20,13 +22,14 @@ pub(crate) enum Command {
     /// Print the file of a target: how it is run and installed, its features and deviations. A start for your own
     Show {
         /// Name of a target
-        name: String,
+        #[arg(value_name = "NAME", value_parser = built_in)]
+        file: &'static str,
     },
     /// Print the configuration of a kind cluster that a target can be installed on: three nodes, pod network,
     /// kube-proxy. `plumbline targets kind cilium | kind create cluster --name own --config -`
     Kind {
         /// Name of a target, or the path of its file
-        #[arg(value_name = "NAME|FILE")]
+        #[arg(value_name = "NAME|FILE", value_parser = named)]
         target: String,
     },
     /// Print a script that installs a target on a cluster, and ends when its agents are ready on all nodes. `plumbline
@@ -34,7 +37,7 @@ pub(crate) enum Command {
     /// configured for the cluster
     Install {
         /// Name of a target, or the path of its file
-        #[arg(value_name = "NAME|FILE")]
+        #[arg(value_name = "NAME|FILE", value_parser = named)]
         target: String,
         /// Address where nodes reach an API server without a Service; IPv6 in brackets
         #[arg(long, value_name = "HOST:PORT", value_parser = script::api)]
@@ -44,7 +47,7 @@ pub(crate) enum Command {
     /// install the same. Exit code 0, or 2 with every problem
     Check {
         /// Names, or paths of files; the default is all targets that this program contains
-        #[arg(value_name = "NAME|FILE")]
+        #[arg(value_name = "NAME|FILE", value_parser = named)]
         targets: Vec<String>,
     },
 }
@@ -52,13 +55,8 @@ pub(crate) enum Command {
 pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
     let text = match command {
         Command::List => table()?,
-        Command::Show { name } => Target::file(name)
-            .with_context(|| {
-                let near = near(name, Target::names());
-                format!("there is no target {name}{near}: `plumbline targets list` shows all")
-            })?
-            .to_owned(),
-        Command::Kind { target } => script::kind(&installation(target)?),
+        Command::Show { file } => (*file).to_owned(),
+        Command::Kind { target } => script::kind(&installation(target)?, KindNodes::default()),
         Command::Install { target, api } => script::install(target, &installation(target)?, api)?,
         Command::Check { targets } => return Ok(check(targets)),
     };
@@ -67,12 +65,40 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The name of a target on the command line, or the path of its file (anything with a `/` or a `.`).
+///
+/// # Errors
+/// No target has this name; the error names similar ones.
+pub(crate) fn named(text: &str) -> Result<String, String> {
+    if text.contains(['/', '.']) {
+        return Ok(text.to_owned());
+    }
+    let file = if Path::new(text).is_file() {
+        format!("; the file of this name is ./{text}")
+    } else {
+        String::new()
+    };
+    built_in(text)
+        .map(|_| text.to_owned())
+        .map_err(|error| error + &file)
+}
+
+/// The file of a target that this program contains, by its name.
+fn built_in(text: &str) -> Result<&'static str, String> {
+    let file = Target::file(text);
+    file.ok_or_else(|| unknown("target", text, Target::names(), "plumbline targets list"))
+}
+
 /// How a target is installed on a cluster.
-fn installation(name: &str) -> anyhow::Result<Installation> {
+///
+/// # Errors
+/// There is no such target, or its file does not say it.
+pub(crate) fn installation(name: &str) -> anyhow::Result<Installation> {
     let target = Target::find(name)?;
     target.cluster.with_context(|| {
         format!(
-            "expected a part `cluster` in the file of the target {name:?}, which says how it is installed"
+            "expected a part `cluster` in the file of the target {name}, which says how it is installed; in the lab it runs without: \
+             `plumbline run --target {name}`"
         )
     })
 }
@@ -131,16 +157,16 @@ fn problems(name: &str) -> Vec<String> {
         .iter()
         .filter(|feature| !features.contains(feature.as_str()));
     let mut problems: Vec<String> = unknown
-        .map(|feature| format!("no claim asks for the feature {feature:?} (`plumbline list --claims`)"))
+        .map(|feature| format!("no claim asks for the feature {feature} (`plumbline list --claims`)"))
         .collect();
     for deviation in &target.deviations {
         let claim = &deviation.claim;
         if claims::find(claim).is_none() {
-            problems.push(format!("there is no claim {claim:?} (`plumbline list --claims`)"));
+            problems.push(format!("there is no claim {claim} (`plumbline list --claims`)"));
         }
         if deviation.reason.is_empty() || !deviation.link.starts_with("https://") {
             problems.push(format!(
-                "expected a reason and a link of the deviation from {claim}, found {:?} and {:?}",
+                "expected a reason and a link of the deviation from {claim}, found '{}' and '{}'",
                 deviation.reason, deviation.link
             ));
         }
@@ -178,6 +204,20 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_no_target_has_is_answered_with_similar_ones() {
+        assert_eq!(named("cilium"), Ok("cilium".to_owned()));
+        assert_eq!(named("own.yaml"), Ok("own.yaml".to_owned()));
+        assert_eq!(
+            named("kube-proxy-nftable").unwrap_err(),
+            "there is no target kube-proxy-nftable; did you mean kube-proxy-nftables or kube-proxy-iptables? `plumbline targets list` shows all"
+        );
+        assert!(
+            built_in("./own.yaml").is_err(),
+            "it can't be shown by this command"
+        );
+    }
+
+    #[test]
     fn everything_that_is_wrong_with_a_file_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("own.yaml");
@@ -190,7 +230,7 @@ mod tests {
         );
         fs::write(&file, text).unwrap();
         let found = problems(&path);
-        for part in ["\"teleport\"", "\"no-such-claim\"", "a reason and a link"] {
+        for part in ["feature teleport", "claim no-such-claim", "a reason and a link"] {
             assert!(
                 found.iter().any(|problem| problem.contains(part)),
                 "{part}: {found:?}"

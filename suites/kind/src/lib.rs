@@ -22,7 +22,7 @@
 //! Shared code: of `existing`, the cluster behind the API, its connection and its agents; of `lab`, network namespaces,
 //! links and routes of this host, the front of API servers, and faults held by a connection.
 //!
-//! Files: `config` (settings), `kind_cluster` (created or reused), `removal`, `programs` (the project's programs),
+//! Files: `config` (settings), `kind_cluster` (created or reused), `plain_cluster` (one without a target), `removal`, `programs` (the project's programs),
 //! `baseline` (state of nodes before their agents), `access` (pods, nodes and the outside client), `agents` and
 //! `control_plane` (other parts for cases), `api` (API servers, a second one, and their faults), `manifests` and
 //! `deployment` (the agent's objects, and kube-proxy's), `images`, `outside` (the outside client and its router),
@@ -47,6 +47,7 @@ mod load_balancers;
 mod manifests;
 mod outside;
 mod outside_route;
+mod plain_cluster;
 mod pool;
 mod process_lookup;
 mod programs;
@@ -63,7 +64,8 @@ pub use error::KindError;
 pub use kind_cluster::KindCluster;
 pub use limits::{LIMITS, Limits};
 pub use load_balancers::give_back;
-pub use removal::{Standing, down, kept, remove_dead, remove_if_dead};
+pub use plain_cluster::PlainCluster;
+pub use removal::{Standing, dead, down, kept, remove_dead, remove_if_dead, standing};
 pub use steps::Step;
 
 /// Folder of the project's programs on nodes, for processes outside of pods.

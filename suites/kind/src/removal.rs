@@ -34,31 +34,54 @@ pub fn kept() -> Result<Vec<String>, KindError> {
         .collect())
 }
 
+/// Names of the clusters of dead runs.
+///
+/// # Errors
+/// Their folders can't be read; Docker does not answer.
+pub async fn dead() -> Result<Vec<String>, KindError> {
+    let all = Folder::all()?;
+    let mut dead = Vec::new();
+    if all.is_empty() {
+        return Ok(dead);
+    }
+    let tools = Tools::find().await?;
+    for folder in all {
+        if is_dead(&tools, &folder).await? {
+            dead.push(folder.name().to_owned());
+        }
+    }
+    Ok(dead)
+}
+
 /// Removes the clusters of dead runs; returns their names.
 ///
 /// # Errors
 /// What could not be removed.
 pub async fn remove_dead() -> Result<Vec<String>, KindError> {
-    let mut removed = Vec::new();
-    let all = Folder::all()?;
-    if all.is_empty() {
-        return Ok(removed);
+    let dead = dead().await?;
+    for name in &dead {
+        down(name).await?;
     }
-    let tools = Tools::find().await?;
-    for folder in all {
-        if is_dead(&tools, &folder).await? {
-            down(folder.name()).await?;
-            removed.push(folder.name().to_owned());
-        }
-    }
-    Ok(removed)
+    Ok(dead)
 }
 
-/// Removes one cluster, if its run is dead; returns its state.
+/// Removes one cluster, if its run is dead; returns its state before.
 ///
 /// # Errors
 /// What could not be removed.
 pub async fn remove_if_dead(name: &str) -> Result<Standing, KindError> {
+    let standing = standing(name).await?;
+    if standing == Standing::Dead {
+        down(name).await?;
+    }
+    Ok(standing)
+}
+
+/// The state of a cluster.
+///
+/// # Errors
+/// Its folder can't be read; Docker does not answer.
+pub async fn standing(name: &str) -> Result<Standing, KindError> {
     let folder = Folder::new(name)?;
     if !folder.path().exists() {
         return Ok(Standing::Unused);
@@ -66,11 +89,8 @@ pub async fn remove_if_dead(name: &str) -> Result<Standing, KindError> {
     if folder.is_held()? {
         return Ok(Standing::Held);
     }
-    if is_dead(&Tools::find().await?, &folder).await? {
-        down(name).await?;
-        return Ok(Standing::Removed);
-    }
-    Ok(Standing::Kept)
+    let is_dead = is_dead(&Tools::find().await?, &folder).await?;
+    Ok(if is_dead { Standing::Dead } else { Standing::Kept })
 }
 
 /// Relation of a cluster to the runs of this host.
@@ -82,8 +102,8 @@ pub enum Standing {
     Held,
     /// It was kept when its run ended, and its nodes exist.
     Kept,
-    /// Its run was dead, or its nodes were gone; now everything is removed.
-    Removed,
+    /// Its run is dead, or its nodes are gone.
+    Dead,
 }
 
 /// A kept cluster stays as long as its nodes exist.
@@ -97,6 +117,7 @@ async fn is_dead(tools: &Tools, folder: &Folder) -> Result<bool, KindError> {
 
 /// Removes a cluster after a failed or interrupted start: dropping it waits for kind. Of a cluster with another
 /// owner, only additional containers are removed.
+#[derive(Debug)]
 pub(super) struct Undo {
     /// `None` after the start has succeeded.
     folder: Option<Folder>,

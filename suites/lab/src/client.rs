@@ -8,9 +8,12 @@ use std::{
 };
 
 use cluster::{
-    Cluster, Place,
+    Cluster, Description, Place,
     spawn::{self, Placed},
 };
+
+use http::Uri;
+use kube::{Client, Config};
 
 use super::{
     LabConfig, LabError, SupervisorGuard,
@@ -18,9 +21,10 @@ use super::{
     cpu_time,
     dir::LabDir,
     host::root,
+    lab,
     leftovers::{self, Downed},
     parts,
-    protocol::Status,
+    protocol::{About, Status},
 };
 
 /// Lifetime of a lab.
@@ -62,6 +66,33 @@ impl LabCluster {
             Lifetime::Detached => guard.detach().await?,
         }
         Ok(cluster)
+    }
+
+    /// The description of a lab of this configuration; no lab is started.
+    ///
+    /// # Errors
+    /// The configuration is invalid.
+    pub fn expected(config: &LabConfig) -> Result<Description, LabError> {
+        config.check()?;
+        let about = About {
+            description: lab::describe(config),
+            config: config.clone(),
+            pid: std::process::id(),
+            api: String::new(),
+        };
+        // Parts declare what they can without a request.
+        let nowhere = Config::new(Uri::from_static("https://127.0.0.1"));
+        let client = Client::try_from(nowhere).map_err(|error| LabError::Host {
+            what: "make a client of the Kubernetes API".to_owned(),
+            why: error.to_string(),
+            remedy: "See the error",
+        })?;
+        let access = LabAccess {
+            dir: LabDir::new(&config.name),
+            about,
+            client,
+        };
+        Ok(parts::cluster(&Arc::new(access)).describe().clone())
     }
 
     /// Attaches to a lab that another process has started.
@@ -160,6 +191,16 @@ pub fn remove_dead(name: &str) -> Result<Downed, LabError> {
     root()?;
     super::check_name(name)?;
     leftovers::remove_dead(name)
+}
+
+/// What [`remove_dead`] would find; removes nothing.
+///
+/// # Errors
+/// The lab's folder can't be read.
+pub fn standing(name: &str) -> Result<Downed, LabError> {
+    root()?;
+    super::check_name(name)?;
+    leftovers::standing(name)
 }
 
 /// Names of all labs that are running or have left anything.

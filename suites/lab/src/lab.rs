@@ -142,7 +142,7 @@ impl Lab {
         steps.begin(format!("agents: {}", config.agent.label));
         try_join_all(members.values().map(|member| member.agent.started())).await?;
 
-        let description = describe(&config, members.values().map(|member| &*member.node));
+        let description = describe(&config);
         let about = About {
             description,
             config,
@@ -212,13 +212,17 @@ fn control_the_rest(
     tasks.spawn(balancer::follow(underlay.router(), nodes, ours, wanted));
 }
 
-fn describe<'a>(config: &LabConfig, nodes: impl Iterator<Item = &'a Node>) -> Description {
+/// The description of a lab of this configuration, without what its parts declare.
+pub(super) fn describe(config: &LabConfig) -> Description {
     let kernel = nix::sys::utsname::uname()
         .map(|name| name.release().to_string_lossy().into_owned())
         .unwrap_or_default();
-    let node = |node: &Node| cluster::Node {
-        name: node.name.clone(),
-        addresses: node.addresses.internal(),
+    let node = |number| {
+        let addresses = NodeAddresses::new(number, config.families);
+        cluster::Node {
+            name: addresses.name(),
+            addresses: addresses.internal(),
+        }
     };
     // The parts declare the other capabilities.
     let mut capabilities = BTreeSet::from([Capability::ApiWrite]);
@@ -232,7 +236,7 @@ fn describe<'a>(config: &LabConfig, nodes: impl Iterator<Item = &'a Node>) -> De
         provider: "lab".to_owned(),
         target: config.agent.label.clone(),
         kernel,
-        nodes: nodes.map(node).collect(),
+        nodes: (1..=config.nodes).map(node).collect(),
         capabilities,
         lacking: BTreeMap::new(),
         features: config.agent.features.clone(),

@@ -65,6 +65,21 @@ pub(super) fn remove_dead(name: &str) -> Result<Downed, LabError> {
     })
 }
 
+/// What [`remove_dead`] would find; removes nothing.
+pub(super) fn standing(name: &str) -> Result<Downed, LabError> {
+    let (dir, tree) = (LabDir::new(name), Cgroup::of_lab(&cgroup::hierarchy()?, name));
+    if !dir.exists() && !tree.path().exists() {
+        return Ok(Downed::Nothing);
+    }
+    // Without a folder there is no lock to ask, and asking would make one.
+    let is_held = dir.exists() && dir.lock()?.is_none();
+    Ok(if is_held || tree.control().populated() {
+        Downed::Up
+    } else {
+        Downed::Leftovers
+    })
+}
+
 /// Result of a try to remove leftovers.
 enum Removal {
     Removed,

@@ -61,7 +61,7 @@ mod supervisor;
 mod topology;
 mod underlay;
 
-pub use client::{LabCluster, Lifetime, down, labs, remove_dead};
+pub use client::{LabCluster, Lifetime, down, labs, remove_dead, standing};
 pub use config::{Advertise, AgentCommand, ControlPlane, LabConfig};
 pub use error::LabError;
 pub use families::IpFamilies;

@@ -27,6 +27,9 @@ pub struct Arguments {
     /// The node's cgroup.
     #[arg(long, value_name = "FOLDER")]
     cgroup: PathBuf,
+    /// Undo nothing: only read what is left.
+    #[arg(long)]
+    dry_run: bool,
 }
 
 /// What was done, a sentence for each deed.
@@ -44,7 +47,28 @@ pub struct Undone {
 /// # Errors
 /// In words, for stderr: the first deed that could not be undone.
 pub async fn undo(arguments: &Arguments) -> Result<Undone, String> {
+    if arguments.dry_run {
+        return look_in(&folder());
+    }
     undo_in(&folder(), &arguments.cgroup, PATIENCE).await
+}
+
+/// What [`undo_in`] would do now, without its wait: `undone` are deeds that it would try to undo.
+fn look_in(folder: &Path) -> Result<Undone, String> {
+    let (held, left): (Vec<_>, Vec<_>) = read(folder)?.into_iter().partition(|(_, noted)| noted.by.lives());
+    let left = left
+        .iter()
+        .map(|(_, noted)| format!("{} is left by a helper that was killed", noted.deed));
+    Ok(Undone {
+        undone: left.collect(),
+        held: held.iter().map(|(_, noted)| words_of_held(noted)).collect(),
+    })
+}
+
+/// Why a deed is not undone: its helper is alive.
+fn words_of_held(Noted { by, deed }: &Noted) -> String {
+    let by = by.id;
+    format!("{deed} belongs to a helper that is alive, process {by}; it undoes it when its user ends")
 }
 
 async fn undo_in(folder: &Path, cgroup: &Path, patience: Duration) -> Result<Undone, String> {
@@ -57,10 +81,7 @@ async fn undo_in(folder: &Path, cgroup: &Path, patience: Duration) -> Result<Und
         tokio::time::sleep(POLL).await;
     };
     let (held, left): (Vec<_>, Vec<_>) = notes.into_iter().partition(|(_, noted)| noted.by.lives());
-    let held = held.iter().map(|(_, Noted { by, deed })| {
-        let by = by.id;
-        format!("{deed} belongs to a helper that is alive, process {by}; it undoes it when its user ends")
-    });
+    let held = held.iter().map(|(_, noted)| words_of_held(noted));
     let mut result = Undone {
         undone: Vec::new(),
         held: held.collect(),

@@ -7,12 +7,13 @@ pub(crate) mod images;
 pub(crate) mod rbac;
 mod reference;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, str::FromStr};
 
+use anyhow::bail;
 use cluster::{Capability, image::own_architecture};
 use existing::{Connection, Options, PodOptions, Tested, Tier};
 use harness::case::Case;
-use kind::{Existing, KindConfig, KindError, KindTarget, PodNetwork};
+use kind::{Existing, KindConfig, KindTarget, PodNetwork};
 use lab::IpFamilies;
 
 use self::images::RegistryArgs;
@@ -22,10 +23,9 @@ pub(crate) use self::reference::ClusterRef;
 pub(crate) const NAMESPACE: &str = "plumbline-run";
 
 /// Where a run gets its cluster.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Provider {
     /// Labs that are made on this host
-    #[default]
     Lab,
     /// An existing cluster, given by a kubeconfig
     Existing,
@@ -33,16 +33,34 @@ pub(crate) enum Provider {
     Kind,
 }
 
+impl Provider {
+    /// Its name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Lab => "lab",
+            Self::Existing => "existing",
+            Self::Kind => "kind",
+        }
+    }
+}
+
 /// A kind cluster.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "A cluster of kind (--provider kind)")]
 pub(crate) struct KindArgs {
+    /// Version of Kubernetes, such as 1.36.1: the nodes have the image kindest/node of it. Goes before --kind-image
+    #[arg(long, value_name = "VERSION")]
+    kubernetes: Option<KubernetesVersion>,
     /// Image of the nodes, instead of kind's default
     #[arg(long, env = "KIND_NODE_IMAGE", value_name = "NAME:TAG")]
     kind_image: Option<String>,
     /// Use this cluster and leave it; afterwards it has the images and the agent of this run
     #[arg(long, value_name = "NAME")]
     reuse: Option<String>,
+    /// Image of this host's Docker that the nodes get before the target is installed by the steps of its file;
+    /// repeatable. Those that manifests of the file name are found without this option
+    #[arg(long, value_name = "IMAGE")]
+    load: Vec<String>,
     /// What gives pods their network: kind's default CNI, or the reference agent by its option of this name, without
     /// another CNI. With --reuse, the value that the cluster was made with
     #[arg(long, value_name = "kind|agent", value_enum, default_value_t)]
@@ -51,6 +69,34 @@ pub(crate) struct KindArgs {
     /// can be stopped. The default is the number that the selected cases need; a reused cluster keeps its number
     #[arg(long, value_name = "1|2", value_parser = clap::value_parser!(u8).range(1..=2))]
     apiservers: Option<u8>,
+}
+
+/// A version of Kubernetes that kind has an image of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct KubernetesVersion(String);
+
+impl KubernetesVersion {
+    /// The image that the kind project publishes.
+    fn image(&self) -> String {
+        format!("kindest/node:v{}", self.0)
+    }
+}
+
+impl FromStr for KubernetesVersion {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let version = text.strip_prefix('v').unwrap_or(text);
+        // A local build may have a suffix.
+        let numbers = version.split_once('-').map_or(version, |(numbers, _)| numbers);
+        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        if numbers.split('.').count() == 3 && numbers.split('.').all(is_number) {
+            return Ok(Self(version.to_owned()));
+        }
+        Err(format!(
+            "expected MAJOR.MINOR.PATCH, such as 1.36.1, as images of kind are named so; found {text}"
+        ))
+    }
 }
 
 /// What gives pods their network.
@@ -73,22 +119,67 @@ impl From<PodNetworkArg> for PodNetwork {
 impl KindArgs {
     /// The options as text for the command line.
     pub(crate) fn options(&self) -> String {
-        let image = self
-            .kind_image
-            .iter()
-            .map(|image| format!(" --kind-image {image}"));
+        let image = match (&self.kubernetes, &self.kind_image) {
+            (Some(version), _) => Some(format!(" --kubernetes {}", version.0)),
+            (None, image) => image.as_ref().map(|image| format!(" --kind-image {image}")),
+        };
         let reuse = self.reuse.iter().map(|name| format!(" --reuse {name}"));
+        let load = self.load.iter().map(|image| format!(" --load {image}"));
         let network = (self.pod_network == PodNetworkArg::Agent).then(|| " --pod-network agent".to_owned());
         let servers = self.apiservers.iter();
         let servers = servers.map(|number| format!(" --apiservers {number}"));
-        image.chain(reuse).chain(network).chain(servers).collect()
+        image
+            .into_iter()
+            .chain(reuse)
+            .chain(load)
+            .chain(network)
+            .chain(servers)
+            .collect()
     }
 
-    /// The first given option that only kind clusters have.
+    /// The first given option that only kind clusters have. `--kind-image` counts as none, as a variable may set it.
     pub(crate) fn first_option(&self) -> Option<&'static str> {
-        let reuse = self.reuse.as_ref().map(|_| "--reuse");
-        let network = (self.pod_network != PodNetworkArg::Kind).then_some("--pod-network");
-        reuse.or(network).or(self.apiservers.map(|_| "--apiservers"))
+        let given = [
+            (self.kubernetes.is_some(), "--kubernetes"),
+            (self.reuse.is_some(), "--reuse"),
+            (!self.load.is_empty(), "--load"),
+            (self.pod_network != PodNetworkArg::Kind, "--pod-network"),
+            (self.apiservers.is_some(), "--apiservers"),
+        ];
+        given
+            .into_iter()
+            .find_map(|(is_given, name)| is_given.then_some(name))
+    }
+
+    /// Image of the nodes; kind's default without one.
+    fn image(&self) -> Option<String> {
+        let of_version = self.kubernetes.as_ref().map(KubernetesVersion::image);
+        of_version.or_else(|| self.kind_image.clone())
+    }
+
+    /// Image of the nodes, and images of Docker for them, for a target that is installed by the steps of its file.
+    ///
+    /// # Errors
+    /// An option is for the targets that this program installs itself.
+    pub(crate) fn of_installed(self, target: &str) -> anyhow::Result<(Option<String>, Vec<String>)> {
+        if let Some(name) = &self.reuse {
+            bail!(
+                "--reuse is for {}; where {target} is installed: `kind export kubeconfig --name {name} --kubeconfig FILE`, then \
+                 `plumbline run --kubeconfig FILE --tier node --target {target}`",
+                own_targets()
+            );
+        }
+        let given = [
+            (self.pod_network != PodNetworkArg::Kind, "--pod-network"),
+            (self.apiservers.is_some(), "--apiservers"),
+        ];
+        if let Some((_, option)) = given.iter().find(|(is_given, _)| *is_given) {
+            bail!(
+                "{option} is for {}, and --target {target} is given: leave one of the two out",
+                own_targets()
+            );
+        }
+        Ok((self.image(), self.load))
     }
 
     /// The kind cluster for a run of these cases.
@@ -101,17 +192,24 @@ impl KindArgs {
         nodes: u8,
         families: IpFamilies,
         cases: &[Case],
-    ) -> Result<(KindConfig, Existing), KindError> {
+    ) -> anyhow::Result<(KindConfig, Existing)> {
+        if let Some(image) = self.load.first() {
+            bail!(
+                "--load {image} is for targets that the steps of their file install, and the program of {target} is this \
+                 program's own: leave --load out"
+            );
+        }
+        let image = self.image();
         let existing = match self.reuse {
             Some(_) => Existing::Use,
             None => Existing::Refuse,
         };
         let (kind, pod_network) = (KindTarget::find(target)?, self.pod_network.into());
         if pod_network == PodNetwork::Agent && kind != KindTarget::Reference {
-            return Err(KindError::Target {
-                target: format!("{target} with --pod-network agent"),
-                expected: KindTarget::Reference.name().to_owned(),
-            });
+            bail!(
+                "--pod-network agent is for the target {}, and --target {target} is given: leave one of the two out",
+                KindTarget::Reference.name()
+            );
         }
         let config = KindConfig {
             name: self
@@ -119,7 +217,7 @@ impl KindArgs {
                 .unwrap_or_else(|| format!("plumbline-{}", std::process::id())),
             nodes,
             families,
-            image: self.kind_image,
+            image,
             target: kind,
             pod_network,
             api_servers: match existing {
@@ -129,6 +227,12 @@ impl KindArgs {
         };
         Ok((config, existing))
     }
+}
+
+/// The targets that this program installs on kind itself.
+fn own_targets() -> String {
+    let names = KindTarget::ALL.map(|(name, _)| name);
+    format!("the targets {}", names.join(", "))
 }
 
 /// The largest number that a case needs, if the cluster has the nodes for it.
@@ -190,6 +294,28 @@ impl ExistingArgs {
     /// Whether the run may read nodes.
     pub(crate) fn may_read_nodes(&self) -> bool {
         self.tier == Some(Tier::Node)
+    }
+
+    /// The option that names a cluster, if one does.
+    pub(crate) fn connection_option(&self) -> Option<&'static str> {
+        self.connection.first_option()
+    }
+
+    /// The first given option that only existing clusters have.
+    pub(crate) fn first_option(&self) -> Option<&'static str> {
+        let given = [
+            (self.tier.is_some(), "--tier"),
+            (self.registry.registry.is_some(), "--registry"),
+            (self.image.is_some(), "--image"),
+            (self.image_program.is_some(), "--image-program"),
+            (!self.image_arch.is_empty(), "--image-arch"),
+            (!self.image_pull_secret.is_empty(), "--image-pull-secret"),
+            (self.namespace.is_some(), "--namespace"),
+        ];
+        let given = given
+            .into_iter()
+            .find_map(|(is_given, name)| is_given.then_some(name));
+        self.connection_option().or(given)
     }
 
     /// The options as text for the command line.
@@ -260,9 +386,10 @@ pub(crate) struct ConnectionArgs {
 }
 
 impl ConnectionArgs {
-    /// Whether an option names a cluster.
-    pub(crate) fn names_a_cluster(&self) -> bool {
-        self.kubeconfig.is_some() || self.context.is_some()
+    /// The option that names a cluster, if one does.
+    pub(crate) fn first_option(&self) -> Option<&'static str> {
+        let kubeconfig = self.kubeconfig.as_ref().map(|_| "--kubeconfig");
+        kubeconfig.or(self.context.as_ref().map(|_| "--context"))
     }
 
     /// The options as the type of the library.
@@ -293,8 +420,10 @@ mod tests {
     #[test]
     fn a_cluster_that_is_used_again_keeps_its_api_servers() {
         let args = |reuse: Option<&str>, apiservers| KindArgs {
+            kubernetes: None,
             kind_image: None,
             reuse: reuse.map(str::to_owned),
+            load: Vec::new(),
             pod_network: PodNetworkArg::Kind,
             apiservers,
         };
@@ -307,5 +436,58 @@ mod tests {
         assert_eq!(servers(args(None, Some(1))), Some(1));
         assert_eq!(servers(args(Some("k"), None)), None);
         assert_eq!(args(Some("k"), Some(2)).options(), " --reuse k --apiservers 2");
+    }
+
+    #[test]
+    fn options_of_targets_that_this_program_installs_are_refused_for_others_and_the_reverse() {
+        let args = |reuse: Option<&str>, load: &[&str], apiservers| KindArgs {
+            kubernetes: None,
+            kind_image: None,
+            reuse: reuse.map(str::to_owned),
+            load: load.iter().map(|image| (*image).to_owned()).collect(),
+            pod_network: PodNetworkArg::Kind,
+            apiservers,
+        };
+        let reused = args(Some("k"), &[], None)
+            .of_installed("cilium")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            reused.contains("plumbline run --kubeconfig FILE --tier node --target cilium"),
+            "{reused}"
+        );
+        let servers = args(None, &[], Some(2))
+            .of_installed("cilium")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            servers.starts_with("--apiservers is for the targets reference, "),
+            "{servers}"
+        );
+        let (image, load) = args(None, &["a:1"], None).of_installed("cilium").unwrap();
+        assert_eq!((image, load), (None, vec!["a:1".to_owned()]));
+        let refused = args(None, &["a:1"], None).cluster("reference", 2, IpFamilies::Ipv4, cases::ALL);
+        assert!(refused.unwrap_err().to_string().contains("leave --load out"));
+    }
+
+    #[test]
+    fn a_version_of_kubernetes_is_an_image_of_kind_and_goes_before_that_of_the_variable() {
+        let mut args = KindArgs {
+            kubernetes: Some("v1.36.1".parse().unwrap()),
+            kind_image: Some("kindest/node:v1.30.0".to_owned()),
+            reuse: None,
+            load: Vec::new(),
+            pod_network: PodNetworkArg::Kind,
+            apiservers: None,
+        };
+        assert_eq!(args.options(), " --kubernetes 1.36.1");
+        assert_eq!(args.image().as_deref(), Some("kindest/node:v1.36.1"));
+        args.kubernetes = None;
+        assert_eq!(args.image().as_deref(), Some("kindest/node:v1.30.0"));
+        assert!("1.36.3-local".parse::<KubernetesVersion>().is_ok());
+        for wrong in ["", "1", "1.36", "1.36.x", "latest", "1.36.1.2"] {
+            let error = wrong.parse::<KubernetesVersion>().unwrap_err();
+            assert!(error.contains("such as 1.36.1"), "{error}");
+        }
     }
 }

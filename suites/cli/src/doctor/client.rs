@@ -61,7 +61,7 @@ impl Client {
 /// too.
 fn find(root: &Path, container: &str) -> anyhow::Result<PathBuf> {
     if container.len() < SHORTEST {
-        bail!("expected at least {SHORTEST} characters of a container's id, found {container:?}");
+        bail!("expected at least {SHORTEST} characters of a container's id, found '{container}'");
     }
     let mut found = Vec::new();
     let mut folders = VecDeque::from([root.to_owned()]);

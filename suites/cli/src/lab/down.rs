@@ -21,9 +21,9 @@ pub(super) async fn run(args: DownArgs) -> anyhow::Result<ExitCode> {
     }
     for name in names {
         match lab::down(&name).await? {
-            Downed::Up => println!("lab {name:?} is down"),
-            Downed::Leftovers => println!("lab {name:?} was dead; what it left is removed"),
-            Downed::Nothing => println!("lab {name:?} is not up, and has left nothing"),
+            Downed::Up => println!("lab {name} is down"),
+            Downed::Leftovers => println!("lab {name} was dead; what it left is removed"),
+            Downed::Nothing => println!("lab {name} is not up, and has left nothing"),
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -4,6 +4,7 @@ use lab::IpFamilies;
 
 /// Address families; IPv4 only without an option.
 #[derive(Clone, Copy, Debug, clap::Args)]
+#[command(next_help_heading = "Address families of a new lab or kind cluster")]
 pub(crate) struct FamilyArgs {
     /// Use IPv6 only: for nodes, pods, Services and API servers
     #[arg(long, conflicts_with = "dual")]

@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 use lab::DEFAULT_NAME;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::cluster::ClusterRef;
+use crate::{cluster::ClusterRef, plural::seconds};
 
 /// The text after `--help`.
 const HELP: &str = "\
@@ -137,13 +137,15 @@ pub(super) async fn run(args: FaultArgs) -> anyhow::Result<ExitCode> {
     let lasts = duration(args.lasts)?;
     ensure!(
         lasts <= LONGEST,
-        "expected --for of at most {LONGEST:?}, found {lasts:?}"
+        "expected --for of at most {}, found {}",
+        seconds(LONGEST),
+        seconds(lasts)
     );
     let fault = fault(&args)?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let held = cluster.control_plane()?.begin(&fault, lasts).await?;
-    println!("{fault}, for {lasts:?} or until Ctrl-C");
+    println!("{fault}, for {} or until Ctrl-C", seconds(lasts));
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}

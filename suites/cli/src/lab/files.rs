@@ -62,12 +62,12 @@ fn log(folder: &Path, what: &str) -> anyhow::Result<PathBuf> {
         Some((namespace, pod)) if !pod.contains('/') => format!("{namespace}_{pod}.log"),
         None if what == "supervisor" => "supervisor.log".to_owned(),
         None => format!("agent-{what}.log"),
-        Some(_) => bail!("expected supervisor, a node's name or NAMESPACE/POD, found {what:?}"),
+        Some(_) => bail!("expected supervisor, a node's name or NAMESPACE/POD, found '{what}'"),
     };
     let path = folder.join(file);
     if !path.is_file() {
         bail!(
-            "there is no log of {what:?} ({}); `plumbline lab logs` lists what there is",
+            "there is no log of {what} ({}); `plumbline lab logs` lists what there is",
             path.display()
         );
     }

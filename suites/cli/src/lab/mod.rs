@@ -1,13 +1,14 @@
 //! `plumbline lab`: commands for the embedded lab.
 //!
-//! Files: `up`, `down`, `status`, `fault` (of API servers), `servers` (number and kind of API servers), `place` (exec,
-//! and how places are named), `files` (kubeconfig, logs); `families` and `target` are options of a new lab, for
+//! Files: `up`, `down`, `list`, `status`, `fault` (of API servers), `servers` (number and kind of API servers), `place`
+//! (exec, and how places are named), `files` (kubeconfig, logs); `families` and `target` are options of a new lab, for
 //! `plumbline run` too.
 
 mod down;
 mod families;
 mod fault;
 mod files;
+mod list;
 mod place;
 mod servers;
 mod status;
@@ -28,6 +29,8 @@ pub(crate) enum LabArgs {
     Up(up::UpArgs),
     /// Stop a lab, and remove the remains of a killed one.
     Down(down::DownArgs),
+    /// List the labs of this host.
+    List,
     /// Show nodes, agents and pods.
     Status(NameArgs),
     /// Make a fault of the API servers for a while.
@@ -59,6 +62,7 @@ pub(crate) async fn run(args: LabArgs) -> anyhow::Result<ExitCode> {
     match args {
         LabArgs::Up(args) => up::run(args).await,
         LabArgs::Down(args) => down::run(args).await,
+        LabArgs::List => list::run().await,
         LabArgs::Status(args) => status::run(&args.name).await,
         LabArgs::Fault(args) => fault::run(args).await,
         LabArgs::Exec(args) => place::run(args).await,

@@ -36,7 +36,7 @@ impl FromStr for PlaceArg {
                 namespace: (*namespace).to_owned(),
                 name: (*name).to_owned(),
             },
-            _ => bail!("expected a node's name, pod/NAMESPACE/NAME or outside, found {text:?}"),
+            _ => bail!("expected a node's name, pod/NAMESPACE/NAME or outside, found '{text}'"),
         };
         Ok(Self(place))
     }

@@ -6,17 +6,20 @@ use cluster::target::{Target, TargetError};
 use existing::{Agents, Tested};
 use lab::{AgentCommand, LabError};
 
+use crate::targets::named;
+
 /// The default target.
 const DEFAULT: &str = "reference";
 
 /// The program that runs on each node.
 #[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "The target")]
 pub(crate) struct TargetArgs {
     /// The target under test: reference (the default), kube-proxy-iptables, kube-proxy-nftables, or the path of a
     /// target file (`plumbline targets show reference` prints one to start from). For an existing cluster, the target
     /// that is installed there; without this option nothing is known about it. The target names its features, its
     /// deviations, and where its agents are found
-    #[arg(long, value_name = "NAME|FILE")]
+    #[arg(long, value_name = "NAME|FILE", value_parser = named)]
     target: Option<String>,
     /// The program under test, instead of the target's own, which is searched beside this program and on the PATH
     #[arg(long, value_name = "PATH")]

@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::{FamilyArgs, TargetArgs, servers::ControlPlaneArgs};
+use crate::plural::seconds;
 use cluster::AgentState;
 use lab::{DEFAULT_NAME, LIMITS, LabCluster, LabConfig, Lifetime, check_name, sibling};
 
@@ -41,8 +42,8 @@ pub(super) async fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
         format!(" --name {name}")
     };
     println!(
-        "lab {name:?} is up after {:.1?}: {} nodes",
-        begin.elapsed(),
+        "lab {name} is up after {}: {} nodes",
+        seconds(begin.elapsed()),
         config.nodes
     );
     println!();
@@ -59,8 +60,8 @@ pub(super) async fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
         };
         println!();
         println!(
-            "warning: the agent on {node} {said} after {:?}; see",
-            LIMITS.agents_ready
+            "warning: the agent on {node} {said} after {}; see",
+            seconds(LIMITS.agents_ready)
         );
         println!("  plumbline lab logs{option} {node}");
     }

@@ -8,7 +8,8 @@ use std::{
 use harness::{cleanup::Made, limits::Limits};
 use lab::{Downed, LIMITS, LabCluster};
 
-use super::{Where, attach, clusters, runs};
+use super::{Where, attach, clusters, dry_run, runs};
+use crate::plural::seconds;
 
 /// Interval between checks of a lab that is shutting down.
 const LOOK: Duration = Duration::from_millis(100);
@@ -19,6 +20,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// # Errors
 /// Something can't be removed, or a lab neither answers nor ends.
 pub(crate) async fn cleanup(arguments: Where) -> anyhow::Result<ExitCode> {
+    if arguments.dry_run {
+        return dry_run::cleanup(arguments).await;
+    }
     if let Some((connection, namespace)) = arguments.existing() {
         return clusters::cleanup(&connection, &namespace).await;
     }
@@ -29,7 +33,7 @@ pub(crate) async fn cleanup(arguments: Where) -> anyhow::Result<ExitCode> {
     let mut removed = 0;
     if labs.lab.is_none() {
         for name in kind::remove_dead().await? {
-            println!("the run of the kind cluster {name:?} was dead; it is removed");
+            println!("the run of the kind cluster {name} was dead; it is removed");
             removed += 1;
         }
     }
@@ -51,7 +55,7 @@ async fn find(name: &str) -> anyhow::Result<Option<LabCluster>> {
     loop {
         match lab::remove_dead(name)? {
             Downed::Leftovers => {
-                println!("lab {name:?} was dead; what it left is removed");
+                println!("lab {name} was dead; what it left is removed");
                 return Ok(None);
             }
             Downed::Nothing => return Ok(None),
@@ -62,8 +66,8 @@ async fn find(name: &str) -> anyhow::Result<Option<LabCluster>> {
         }
         anyhow::ensure!(
             began.elapsed() < LIMITS.down,
-            "the lab {name:?} neither answers nor lets go within {:?}: `plumbline lab down --name {name}` ends it",
-            LIMITS.down
+            "the lab {name} neither answers nor lets go within {}: `plumbline lab down --name {name}` ends it",
+            seconds(LIMITS.down)
         );
         tokio::time::sleep(LOOK).await;
     }
@@ -74,7 +78,7 @@ async fn objects(name: &str, lab: &LabCluster) -> anyhow::Result<usize> {
     let client = lab.cluster().client();
     let runs = runs(&client).await?;
     for run in &runs.living {
-        println!("lab {name:?}: {run} is under way, and stays");
+        println!("lab {name}: {run} is under way, and stays");
     }
     for run in &runs.dead {
         let made = Made {
@@ -83,7 +87,7 @@ async fn objects(name: &str, lab: &LabCluster) -> anyhow::Result<usize> {
             confined: None,
         };
         made.cleanup(&client, Limits::default().cleanup).await?;
-        println!("lab {name:?}: the namespaces of {run} are removed");
+        println!("lab {name}: the namespaces of {run} are removed");
     }
     Ok(runs.dead.len())
 }

@@ -106,17 +106,17 @@ async fn unhealed<'a>(client: &Client, namespaces: &'a [String]) -> anyhow::Resu
 pub(super) async fn cleanup_kind(name: &str) -> anyhow::Result<ExitCode> {
     match kind::remove_if_dead(name).await? {
         Standing::Unused => {
-            println!("no run has left a kind cluster {name:?} on this host; nothing is removed");
+            println!("no run has left a kind cluster {name} on this host; nothing is removed");
         }
-        Standing::Removed => println!("the run of the kind cluster {name:?} was dead; it is removed"),
-        Standing::Held => println!("a run is under way in the kind cluster {name:?}, which stays"),
+        Standing::Dead => println!("the run of the kind cluster {name} was dead; it is removed"),
+        Standing::Held => println!("a run is under way in the kind cluster {name}, which stays"),
         Standing::Kept => {
             let Some(cluster) = KindCluster::attach_alone(name).await? else {
-                println!("a run is under way in the kind cluster {name:?}, which stays");
+                println!("a run is under way in the kind cluster {name}, which stays");
                 return Ok(ExitCode::SUCCESS);
             };
             println!(
-                "the kind cluster {name:?} was kept, and stays: `kind delete cluster --name {name}` and then this again remove it"
+                "the kind cluster {name} was kept, and stays: `kind delete cluster --name {name}` and then this again remove it"
             );
             let connection = Connection {
                 kubeconfig: Some(cluster.kubeconfig()),
@@ -131,7 +131,11 @@ pub(super) async fn cleanup_kind(name: &str) -> anyhow::Result<ExitCode> {
 }
 
 /// The namespaces in which a run has made Services.
-async fn namespaces(client: &Client, run: &str, confined: Option<&str>) -> anyhow::Result<Vec<String>> {
+pub(super) async fn namespaces(
+    client: &Client,
+    run: &str,
+    confined: Option<&str>,
+) -> anyhow::Result<Vec<String>> {
     if let Some(namespace) = confined {
         return Ok(vec![namespace.to_owned()]);
     }
@@ -144,6 +148,6 @@ async fn namespaces(client: &Client, run: &str, confined: Option<&str>) -> anyho
     Ok(list.items.iter().map(ResourceExt::name_any).collect())
 }
 
-fn is_forbidden(error: &anyhow::Error) -> bool {
+pub(super) fn is_forbidden(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.is_forbidden())
 }

@@ -9,7 +9,8 @@ use anyhow::{Context as _, bail, ensure};
 use kind::KindCluster;
 use lab::{LIMITS, LabCluster};
 
-use super::{Where, attach, nodes, runs};
+use super::{Where, attach, dry_run, nodes, runs};
+use crate::plural::seconds;
 
 /// Interval between checks of an agent.
 const LOOK: Duration = Duration::from_millis(50);
@@ -21,6 +22,9 @@ const LOOK: Duration = Duration::from_millis(50);
 /// # Errors
 /// A run is in progress, which stops agents on purpose; or an agent does not start.
 pub(crate) async fn heal(arguments: Where) -> anyhow::Result<ExitCode> {
+    if arguments.dry_run {
+        return dry_run::heal(arguments).await;
+    }
     if let Some((connection, namespace)) = arguments.existing() {
         let (undone, is_whole) = nodes::heal(&connection, &namespace).await?;
         if undone == 0 && is_whole {
@@ -35,7 +39,7 @@ pub(crate) async fn heal(arguments: Where) -> anyhow::Result<ExitCode> {
     } = arguments;
     if let Some(name) = kind {
         let healed = heal_kind(&name).await;
-        healed.with_context(|| format!("nothing more is undone in the kind cluster {name:?}"))?;
+        healed.with_context(|| format!("nothing more is undone in the kind cluster {name}"))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut is_whole = true;
@@ -46,11 +50,11 @@ pub(crate) async fn heal(arguments: Where) -> anyhow::Result<ExitCode> {
                 Err(error) if arguments.lab.is_some() => return Err(error),
                 // The other labs are still healed.
                 Err(error) => {
-                    eprintln!("lab {name:?}: {error:#}");
+                    eprintln!("lab {name}: {error:#}");
                     is_whole = false;
                 }
             },
-            None if arguments.lab.is_some() => bail!("the lab {name:?} is not up: there is nothing to heal"),
+            None if arguments.lab.is_some() => bail!("the lab {name} is not up: there is nothing to heal"),
             // `cleanup` removes a dead lab.
             None => {}
         }
@@ -63,7 +67,7 @@ pub(crate) async fn heal(arguments: Where) -> anyhow::Result<ExitCode> {
     };
     for name in kept {
         if let Err(error) = heal_kind(&name).await {
-            eprintln!("kind cluster {name:?}: {error:#}");
+            eprintln!("kind cluster {name}: {error:#}");
             is_whole = false;
         }
     }
@@ -92,10 +96,10 @@ async fn heal_kind(name: &str) -> anyhow::Result<()> {
         undone.extend(faults::heal(cluster.cluster(), &node.name).await?.undone);
     }
     for words in &undone {
-        println!("kind cluster {name:?}: {words}");
+        println!("kind cluster {name}: {words}");
     }
     if undone.is_empty() {
-        println!("kind cluster {name:?}: nothing is wrong");
+        println!("kind cluster {name}: nothing is wrong");
     }
     Ok(())
 }
@@ -104,7 +108,7 @@ async fn heal_kind(name: &str) -> anyhow::Result<()> {
 async fn heal_lab(name: &str, lab: &LabCluster) -> anyhow::Result<bool> {
     let living = runs(&lab.cluster().client()).await?.living;
     if let Some(run) = living.first() {
-        bail!("{run} is under way in the lab {name:?}, and heals its own faults; end it first");
+        bail!("{run} is under way in the lab {name}, and heals its own faults; end it first");
     }
     let status = lab.status().await?;
     let mut healed = 0;
@@ -112,7 +116,7 @@ async fn heal_lab(name: &str, lab: &LabCluster) -> anyhow::Result<bool> {
     for node in &status.nodes {
         let done = faults::heal(lab.cluster(), &node.name).await?;
         for words in done.undone.iter().chain(&done.held) {
-            println!("lab {name:?}: {words}");
+            println!("lab {name}: {words}");
         }
         if done.started {
             runs_again(lab, &node.name).await?;
@@ -122,13 +126,13 @@ async fn heal_lab(name: &str, lab: &LabCluster) -> anyhow::Result<bool> {
     }
     for active in &status.api_faults {
         println!(
-            "lab {name:?}: {}, for {:.1} s at most; the process that holds it lives, and ends it",
+            "lab {name}: {}, for {:.1} s at most; the process that holds it lives, and ends it",
             active.fault,
             active.left.as_secs_f64()
         );
     }
     if healed == 0 && !is_held {
-        println!("lab {name:?}: nothing is wrong");
+        println!("lab {name}: nothing is wrong");
     }
     Ok(!is_held)
 }
@@ -138,8 +142,8 @@ async fn runs_again(lab: &LabCluster, node: &str) -> anyhow::Result<()> {
     while lab.cluster().agents()?.state(node).await?.pid.is_none() {
         ensure!(
             began.elapsed() < LIMITS.agents_ready,
-            "the agent of {node} does not run {:?} after its start: `plumbline lab logs agent-{node}` says why",
-            LIMITS.agents_ready
+            "the agent of {node} does not run {} after its start: `plumbline lab logs {node}` says why",
+            seconds(LIMITS.agents_ready)
         );
         tokio::time::sleep(LOOK).await;
     }

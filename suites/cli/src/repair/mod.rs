@@ -1,8 +1,10 @@
 //! Repairs after killed runs: removes objects and labs (`cleanup`), and undoes faults (`heal`).
 //!
-//! Both are idempotent. `clusters`: existing clusters and kind; `nodes`: nodes of existing clusters.
+//! Both are idempotent. `clusters`: existing clusters and kind; `nodes`: nodes of existing clusters; `dry_run`: what
+//! both would do.
 mod cleanup;
 mod clusters;
+mod dry_run;
 mod heal;
 mod nodes;
 
@@ -44,6 +46,9 @@ pub(crate) struct Where {
     /// Namespace of runs in a cluster of a kubeconfig (`plumbline run --namespace`) [default: plumbline-run]
     #[arg(long, value_name = "NAME", conflicts_with_all = ["lab", "kind"])]
     namespace: Option<String>,
+    /// Only show what would be done; change nothing
+    #[arg(long)]
+    dry_run: bool,
 }
 
 impl Where {
@@ -51,7 +56,7 @@ impl Where {
     /// not: the default is labs.
     fn existing(&self) -> Option<(Connection, String)> {
         let is_meant =
-            self.provider.is_some() || self.connection.names_a_cluster() || self.namespace.is_some();
+            self.provider.is_some() || self.connection.first_option().is_some() || self.namespace.is_some();
         let namespace = self.namespace.clone().unwrap_or_else(|| NAMESPACE.to_owned());
         is_meant.then(|| (self.connection.clone().connection(), namespace))
     }

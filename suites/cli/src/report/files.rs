@@ -157,7 +157,7 @@ pub(super) fn parse(text: &str) -> anyhow::Result<Report> {
     for case in &report.cases {
         if case.why.is_empty() != (case.verdict == super::format::Verdict::Pass) {
             bail!(
-                "the case {} is {} with the reason {:?}: a pass has none, everything else has",
+                "the case {} is {} with the reason '{}': a pass has none, everything else has",
                 case.id,
                 case.verdict.name(),
                 case.why
@@ -170,7 +170,7 @@ pub(super) fn parse(text: &str) -> anyhow::Result<Report> {
             let is_plain = |part| matches!(part, Component::Normal(_));
             if !Path::new(evidence).components().all(is_plain) {
                 bail!(
-                    "the evidence of the case {} is at {evidence:?}: expected a path relative to the report's folder, within it",
+                    "the evidence of the case {} is at '{evidence}': expected a path relative to the report's folder, within it",
                     case.id
                 );
             }
@@ -202,7 +202,7 @@ fn other_format(found: &str) -> Option<anyhow::Error> {
                 "it has the format {found}, which is older than {FORMAT}: use the plumbline that wrote it"
             )
         }
-        _ => anyhow!("expected the format {FORMAT}, found {found:?}"),
+        _ => anyhow!("expected the format {FORMAT}, found '{found}'"),
     })
 }
 

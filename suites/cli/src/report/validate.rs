@@ -31,7 +31,7 @@ fn problems(report: &Report) -> Vec<String> {
     let mut problems = Vec::new();
     if report.started.parse::<Timestamp>().is_err() {
         problems.push(format!(
-            "expected when it started by RFC 3339, found {:?}",
+            "expected when it started by RFC 3339, found '{}'",
             report.started
         ));
     }
@@ -48,7 +48,7 @@ fn problems(report: &Report) -> Vec<String> {
     for feature in &report.cluster.features {
         if !known.contains(feature.as_str()) {
             problems.push(format!(
-                "the catalogue of plumbline {} has no feature {feature:?}",
+                "the catalogue of plumbline {} has no feature {feature}",
                 env!("CARGO_PKG_VERSION")
             ));
         }
@@ -68,7 +68,7 @@ fn case_problems(case: &Case) -> Vec<String> {
     for claim in case.claims.keys() {
         if claims::find(claim).is_none() {
             problems.push(format!(
-                "the catalogue of plumbline {} has no claim {claim:?} (`plumbline list --claims`)",
+                "the catalogue of plumbline {} has no claim {claim} (`plumbline list --claims`)",
                 env!("CARGO_PKG_VERSION")
             ));
         }
@@ -82,7 +82,7 @@ fn case_problems(case: &Case) -> Vec<String> {
             .any(|reason| !reason.is_empty())
         {
             problems.push(format!(
-                "expected one of its claims and a reason where it is exempt, as CLAIM: REASON, found {exempt:?}"
+                "expected one of its claims and a reason where it is exempt, as CLAIM: REASON, found '{exempt}'"
             ));
         }
     }
@@ -98,7 +98,7 @@ fn case_problems(case: &Case) -> Vec<String> {
     for axis in &case.axes {
         if axis.why.is_empty() != (axis.verdict == Verdict::Pass) {
             problems.push(format!(
-                "its axis {:?} is {} with the reason {:?}: a pass has none, everything else has",
+                "its axis '{}' is {} with the reason '{}': a pass has none, everything else has",
                 axis.name,
                 axis.verdict.name(),
                 axis.why
@@ -106,7 +106,7 @@ fn case_problems(case: &Case) -> Vec<String> {
         }
         if case.verdict == Verdict::Pass && matches!(axis.verdict, Verdict::Fail | Verdict::Inconclusive) {
             problems.push(format!(
-                "it is a pass, and its axis {:?} is {}",
+                "it is a pass, and its axis '{}' is {}",
                 axis.name,
                 axis.verdict.name()
             ));
@@ -145,14 +145,14 @@ mod tests {
         report.cases[4].claims.clear();
         let found = problems(&report);
         let expected = [
-            "by RFC 3339, found \"yesterday\"",
+            "by RFC 3339, found 'yesterday'",
             "interrupted",
             "quick, no conformance: expected a run without --quick",
-            "no feature \"teleport\"",
-            "no claim \"no-such-claim\"",
+            "no feature teleport",
+            "no claim no-such-claim",
             "it is a pass, and its axis",
             "a pass has none, everything else has",
-            "as CLAIM: REASON, found \"because\"",
+            "as CLAIM: REASON, found 'because'",
             "inconclusive without a reason",
             "it is inconclusive with an explanation",
             "decides no claim",
@@ -192,7 +192,7 @@ mod tests {
             ),
             (
                 "'something.else'",
-                "expected the format plumbline.report/v2, found \"something.else\"",
+                "expected the format plumbline.report/v2, found 'something.else'",
             ),
         ] {
             let file = tempfile::NamedTempFile::new().unwrap();

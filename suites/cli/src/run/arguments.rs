@@ -2,16 +2,24 @@
 
 use std::{num::NonZero, path::PathBuf};
 
-use anyhow::bail;
 use harness::{evidence::Evidence, limits::Profile};
 use lab::{Advertise, ControlPlane, LabConfig};
 
 use super::{exempt::Exemption, filter::Filter, select::ClaimArgument, select::Feature};
 use crate::{
+    catalogue::CataloguePart,
     cluster::{ExistingArgs, KindArgs, Provider},
     lab::{FamilyArgs, TargetArgs, programs},
     terminal::OutputArgs,
 };
+
+/// Headings of the help.
+const WHICH: &str = "Which cases";
+const WHERE: &str = "Where";
+const NEW: &str = "A new lab (or kind cluster)";
+const TARGET: &str = "The target";
+const HOW: &str = "How the cases run";
+const RESULTS: &str = "Results, and what stays";
 
 /// Most rows of the catalogue need no more nodes.
 const NODES: u8 = 2;
@@ -24,11 +32,22 @@ pub(super) const MOST_TRIES: u8 = 5;
 
 /// Run cases and report.
 ///
-/// Makes clusters (embedded labs: nodes, pods and an API server as namespaces of this host), runs the cases in them,
-/// and removes them; or runs the cases in an existing cluster (--provider existing), and removes what it has made
-/// there.
+/// The cases run in labs (nodes, pods and an API server as namespaces of this host, made and removed in seconds), in a
+/// new kind cluster, on which the target is installed by the steps of its file, or in a cluster that is there. Without
+/// --provider the other options decide, and the first line of the output says where, why, and how to choose otherwise.
+/// Everything that a run makes is removed at its end.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+Examples:
+  plumbline run release-prefix-null-slice --dry-run
+      what one case would do, where, and how long
+  sudo plumbline run A --skip agent-restart
+      the cases of an area with the reference agent, without some
+  sudo plumbline run --provider kind --target ./own.yaml --kubernetes 1.36.1
+      an implementation of your own, in a new kind cluster
+  plumbline run --kubeconfig FILE --tier node --target ./own.yaml
+      the same in a cluster where it is installed
+
 Exit codes:
   0    nothing failed
   1    a case failed, or was inconclusive: its fault, control or fence was not seen, so it has shown nothing
@@ -46,100 +65,110 @@ Files in --out:
                    evidence/CASE.1/ is that of its first try, if it was tried again
 Paths in reports are relative to the folder of the report.")]
 pub(crate) struct Arguments {
-    /// Only this case, or the cases of a claim or of an area (its letter or name); any other text is a regular
-    /// expression for ids of cases and claims. A claim that is judged over other cases (`stale-no-reboot`) selects all of
-    /// them: with some of them it can fail, but never pass
-    #[arg(long, value_name = "ID|CLAIM|AREA|REGEX")]
+    /// Only this case, the cases of a claim, or those of an area (its letter or name); several are added up. `plumbline
+    /// list` shows all. A claim that is judged over other cases (`stale-no-reboot`) selects all of them: with some of
+    /// them it can fail, but never pass
+    #[arg(value_name = "CASE|CLAIM|AREA", help_heading = WHICH)]
+    pub(super) parts: Vec<CataloguePart>,
+    /// Only cases with an id or a claim that matches this regular expression; a name is taken as such
+    #[arg(long, value_name = "EXPR", help_heading = WHICH)]
     pub(super) filter: Option<Filter>,
+    /// Leave out cases that match this name or regular expression; repeatable
+    #[arg(long, value_name = "EXPR", help_heading = WHICH)]
+    pub(super) skip: Vec<Filter>,
     /// Only cases that decide one of these claims of the catalogue (`plumbline list --claims`)
-    #[arg(long, value_name = "CLAIM", value_delimiter = ',')]
+    #[arg(long, value_name = "CLAIM", value_delimiter = ',', help_heading = WHICH)]
     pub(super) claims: Vec<ClaimArgument>,
     /// Only cases that failed or were inconclusive in the last report in --out, with its seed. The results go to the
     /// folder `rerun` there: a second result, which replaces nothing
-    #[arg(long, conflicts_with = "seed")]
+    #[arg(long, conflicts_with = "seed", help_heading = WHICH)]
     pub(super) rerun_failed: bool,
+    /// Show what would run, where, about how long, what is left out and why, and what the run would touch; make and
+    /// change nothing
+    #[arg(long, help_heading = HOW)]
+    pub(super) dry_run: bool,
     /// Features of the target, instead of those that it declares; `none` for none
-    #[arg(long, value_name = "FEATURE", value_delimiter = ',')]
+    #[arg(long, value_name = "FEATURE", value_delimiter = ',', help_heading = TARGET)]
     pub(super) features: Option<Vec<Feature>>,
     /// A claim that the target is known not to keep, and why. Its cases run and are shown, but neither pass nor fail
     /// the run. Inconclusive ones fail it
-    #[arg(long, value_name = "CLAIM=REASON")]
+    #[arg(long, value_name = "CLAIM=REASON", help_heading = TARGET)]
     pub(super) exempt: Vec<Exemption>,
     /// A quick check during development, and no conformance, as every line of its output states: one axis of each row,
     /// chosen by the seed, a hold time of 3 s, and the fewest probes that show a set. Cases whose claims take longer
     /// are skipped
-    #[arg(long, conflicts_with_all = ["profile", "rerun_failed"])]
+    #[arg(long, conflicts_with_all = ["profile", "rerun_failed"], help_heading = HOW)]
     pub(super) quick: bool,
     /// Folder for reports and evidence [default: target/plumbline, with --quick target/plumbline-quick]
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", help_heading = RESULTS)]
     pub(super) out: Option<PathBuf>,
     /// Which cases keep full evidence, up to 100 MB each. The others keep a summary
-    #[arg(long, default_value_t = Evidence::Failed, value_name = "failed|all")]
+    #[arg(long, default_value_t = Evidence::Failed, value_name = "failed|all", help_heading = RESULTS)]
     pub(super) evidence: Evidence,
-    /// Where to run: in new labs, in an existing cluster, or in a new kind cluster
-    #[arg(long, value_enum, default_value_t)]
-    pub(super) provider: Provider,
+    /// Where to run. The default follows from the other options: --kubeconfig or --context name a cluster that is there
+    /// ($KUBECONFIG alone does not); a target that runs on a cluster alone gets a kind cluster; all others run in labs
+    #[arg(long, value_enum, help_heading = WHERE)]
+    pub(super) provider: Option<Provider>,
     #[command(flatten)]
     pub(super) existing: ExistingArgs,
     #[command(flatten)]
     pub(super) kind: KindArgs,
     /// Use a running lab (`plumbline lab up`) instead of making one
     #[arg(long, value_name = "NAME",
-          conflicts_with_all = ["target", "agent", "mutant", "ipv6", "dual", "nodes"])]
+          conflicts_with_all = ["target", "agent", "mutant", "ipv6", "dual", "nodes"], help_heading = NEW)]
     pub(super) lab: Option<String>,
-    /// Number of nodes of a new lab
-    #[arg(long, value_name = "N", default_value_t = NODES,
-          value_parser = clap::value_parser!(u8).range(1..=i64::from(LabConfig::MOST_NODES)))]
-    pub(super) nodes: u8,
+    /// Number of nodes of a new lab or kind cluster [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(LabConfig::MOST_NODES)), help_heading = NEW)]
+    pub(super) nodes: Option<u8>,
     /// Folder with etcd, kube-apiserver and kube-controller-manager, which new labs run instead of their own control
     /// plane. Two kube-apiservers advertise one address; cases that need wrong answers of API servers are skipped
-    #[arg(long, value_name = "FOLDER", conflicts_with = "lab")]
+    #[arg(long, value_name = "FOLDER", conflicts_with = "lab", help_heading = NEW)]
     pub(super) control_plane: Option<PathBuf>,
     #[command(flatten)]
     pub(super) families: FamilyArgs,
     #[command(flatten)]
     pub(super) target: TargetArgs,
     /// Test an agent with one known bug, from plumbline-mutant beside this program
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["target", "agent"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["target", "agent"], help_heading = TARGET)]
     pub(super) mutant: Option<String>,
     /// Limit of concurrent labs. Each disruptive case has a new lab of its own; all others share one. The default
     /// depends on processors and memory
-    #[arg(long, value_name = "N", conflicts_with = "lab")]
+    #[arg(long, value_name = "N", conflicts_with = "lab", help_heading = NEW)]
     pub(super) labs: Option<NonZero<usize>>,
     /// Number of concurrent cases. Defaults: in labs two for each processor, and up to twelve while a fifth of the
     /// machine is idle; in a kind cluster one for every two processors; in an existing cluster one for each
     /// processor of its weakest node; on clusters up to three times as many while nodes are idle (existing ones with
     /// --tier node); one with --tier namespaced
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = HOW)]
     pub(super) jobs: Option<NonZero<usize>>,
     /// Limits for a lab, for a cluster of machines, or with a hold time of 10 min; every run prints them. The default
     /// depends on the provider
-    #[arg(long, value_name = "lab|cluster|long", value_parser = profile)]
+    #[arg(long, value_name = "lab|cluster|long", value_parser = profile, help_heading = HOW)]
     pub(super) profile: Option<Profile>,
     /// Factor for all limits but the hold time, for a slow machine
-    #[arg(long, default_value_t = 1.0, value_name = "X", value_parser = scale)]
+    #[arg(long, default_value_t = 1.0, value_name = "X", value_parser = scale, help_heading = HOW)]
     pub(super) timeout_scale: f64,
     /// Limit of probes that each client starts in a second, at most the profile's. With --provider kind, whose clients
     /// share this machine, the default depends on its processors
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = HOW)]
     pub(super) rate: Option<u32>,
     /// Seed for the order of variants and endpoints, and for the order of cases with --shuffle; every run prints it
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = HOW)]
     pub(super) seed: Option<u64>,
     /// Start cases in an order that the seed decides, instead of the longest first; disruptive ones still run alone in
     /// their labs
-    #[arg(long)]
+    #[arg(long, help_heading = HOW)]
     pub(super) shuffle: bool,
     /// Start no further case after one that fails the run; running ones finish. The others are inconclusive
-    #[arg(long)]
+    #[arg(long, help_heading = HOW)]
     pub(super) fail_fast: bool,
     /// Limit of tries of an inconclusive case, which a busy machine can cause. The last try decides, and reports name
     /// the earlier ones. At most a quarter of the cases are tried again, after the waiting ones; a failed case never is
-    #[arg(long, value_name = "N", default_value_t = TRIES, value_parser = clap::value_parser!(u8).range(1..=i64::from(MOST_TRIES)))]
+    #[arg(long, value_name = "N", default_value_t = TRIES, value_parser = clap::value_parser!(u8).range(1..=i64::from(MOST_TRIES)), help_heading = HOW)]
     pub(super) tries: u8,
     /// Leave the labs and the namespaces of the cases: one lab for each disruptive case, so select few. In a cluster
     /// that all cases share, only namespaces of cases that did not pass stay, because a node runs at most 110 pods
-    #[arg(long)]
+    #[arg(long, help_heading = RESULTS)]
     pub(super) keep: bool,
     #[command(flatten, next_help_heading = "Output")]
     pub(super) output: OutputArgs,
@@ -148,59 +177,67 @@ pub(crate) struct Arguments {
 /// API servers of a new lab: cases that stop one of several need two.
 const API_SERVERS: u8 = 2;
 
+/// Whose option it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OptionOf {
+    /// Of labs alone.
+    Lab,
+    /// Of kind clusters alone.
+    Kind,
+    /// Of existing clusters alone.
+    Existing,
+    /// Of clusters that the run makes.
+    New,
+}
+
+impl OptionOf {
+    /// What the option is for.
+    pub(super) fn place(self) -> &'static str {
+        match self {
+            Self::Lab => "the lab",
+            Self::Kind => "kind",
+            Self::Existing => "a cluster that is there",
+            Self::New => "a new cluster",
+        }
+    }
+}
+
 impl Arguments {
-    /// Refuses options of one provider with another.
-    ///
-    /// # Errors
-    /// Some options are of another provider.
-    pub(super) fn check(&self) -> anyhow::Result<()> {
-        let existing = self.existing.options();
-        if let Some(option) = self
-            .kind
-            .first_option()
-            .filter(|_| self.provider != Provider::Kind)
-        {
-            bail!("expected --provider kind with {option}, which is about a cluster of kind");
-        }
-        if self.quick && self.provider == Provider::Existing {
-            bail!("expected --provider lab or kind with --quick: its limits are those of this machine");
-        }
-        match self.provider {
-            Provider::Lab | Provider::Kind if !existing.is_empty() => {
-                bail!("expected --provider existing with{existing}")
+    /// The first given option that only these have.
+    pub(super) fn first_option(&self, of: OptionOf) -> Option<&'static str> {
+        let given = match of {
+            OptionOf::Lab => vec![
+                (self.lab.is_some(), "--lab"),
+                (self.mutant.is_some(), "--mutant"),
+                (self.labs.is_some(), "--labs"),
+                (self.control_plane.is_some(), "--control-plane"),
+                (self.target.has_program(), "--agent"),
+            ],
+            OptionOf::Kind => return self.kind.first_option(),
+            OptionOf::Existing => return self.existing.first_option(),
+            OptionOf::New => {
+                let families = self.families.options().trim_start();
+                let all = ["--ipv6", "--dual"];
+                let found = all.into_iter().find(|option| *option == families);
+                vec![
+                    (self.nodes.is_some(), "--nodes"),
+                    (found.is_some(), found.unwrap_or_default()),
+                ]
             }
-            Provider::Lab => Ok(()),
-            Provider::Kind => {
-                let of_labs = [
-                    (self.lab.is_some(), "--lab"),
-                    (self.mutant.is_some(), "--mutant"),
-                    (self.labs.is_some(), "--labs"),
-                    (self.control_plane.is_some(), "--control-plane"),
-                ];
-                let given = of_labs.iter().find(|(is_given, _)| *is_given);
-                given.map_or(Ok(()), |(_, name)| bail!("expected --provider lab with {name}"))
-            }
-            Provider::Existing => {
-                let of_labs = [
-                    (self.lab.is_some(), "--lab"),
-                    (self.mutant.is_some(), "--mutant"),
-                    (self.labs.is_some(), "--labs"),
-                    (self.control_plane.is_some(), "--control-plane"),
-                    (self.nodes != NODES, "--nodes"),
-                    (!self.families.options().is_empty(), "--ipv6 and --dual"),
-                    (self.target.has_program(), "--agent"),
-                ];
-                let given = of_labs.iter().find(|(is_given, _)| *is_given);
-                given.map_or(Ok(()), |(_, name)| {
-                    bail!("expected --provider lab with {name}: a cluster that is there is tested as it is")
-                })
-            }
-        }
+        };
+        given
+            .into_iter()
+            .find_map(|(is_given, name)| is_given.then_some(name))
+    }
+
+    /// Number of nodes of a new cluster.
+    pub(super) fn nodes(&self) -> u8 {
+        self.nodes.unwrap_or(NODES)
     }
 
     /// The profile of the limits.
-    pub(super) fn profile(&self) -> Profile {
-        self.profile.unwrap_or(match self.provider {
+    pub(super) fn profile(&self, provider: Provider) -> Profile {
+        self.profile.unwrap_or(match provider {
             _ if self.quick => Profile::Quick,
             Provider::Lab | Provider::Kind => Profile::Lab,
             Provider::Existing => Profile::Cluster,
@@ -234,8 +271,8 @@ impl Arguments {
     /// The options that a single case needs to run in the same way, as text.
     pub(super) fn options(&self) -> String {
         let mut options = self.families.options().to_owned();
-        if self.nodes != NODES {
-            options += &format!(" --nodes {}", self.nodes);
+        if let Some(nodes) = self.nodes {
+            options += &format!(" --nodes {nodes}");
         }
         if let Some(folder) = &self.control_plane {
             options += &format!(" --control-plane {}", folder.display());
@@ -286,7 +323,7 @@ fn scale(text: &str) -> Result<f64, String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::path::Path;
 
     use clap::Parser as _;
@@ -299,7 +336,8 @@ mod tests {
         run: Arguments,
     }
 
-    fn parse(line: &str) -> Result<Arguments, String> {
+    /// The arguments of a command line; `_` stands for a space in a word.
+    pub(in crate::run) fn parse(line: &str) -> Result<Arguments, String> {
         let words = line.split_whitespace().map(|word| word.replace('_', " "));
         Line::try_parse_from(["run".to_owned()].into_iter().chain(words))
             .map(|line| line.run)
@@ -307,39 +345,13 @@ mod tests {
     }
 
     #[test]
-    fn options_of_one_provider_are_refused_by_the_other() {
-        let refused = |line: &str| parse(line).unwrap().check().unwrap_err().to_string();
-        assert!(parse("").unwrap().check().is_ok());
-        assert!(refused("--image i").contains("--provider existing"));
-        assert!(refused("--provider kind --image i").contains("--provider existing"));
-        assert!(refused("--reuse k").contains("--provider kind"));
-        assert!(refused("--pod-network agent").contains("--provider kind"));
-        assert!(refused("--apiservers 2").contains("--provider kind with --apiservers"));
-        assert!(refused("--provider kind --mutant m").contains("--provider lab"));
-        assert!(
-            parse("--provider kind --reuse k --nodes 3 --dual")
-                .unwrap()
-                .check()
-                .is_ok()
-        );
-        assert!(refused("--provider existing --quick").contains("--provider lab or kind with --quick"));
-        let existing = "--provider existing --kubeconfig k --image i";
-        assert!(parse(existing).unwrap().check().is_ok());
-        for option in ["--lab l", "--dual", "--agent a", "--nodes 3", "--mutant m"] {
-            assert!(
-                refused(&format!("{existing} {option}")).contains("as it is"),
-                "{option}"
-            );
-        }
-    }
-
-    #[test]
     fn limits_follow_from_the_provider() {
-        let of = |line: &str| parse(line).unwrap().profile();
-        assert_eq!(of(""), Profile::Lab);
-        assert_eq!(of("--provider existing"), Profile::Cluster);
-        assert_eq!(of("--provider existing --profile long"), Profile::Long);
-        assert_eq!(of("--quick --provider kind"), Profile::Quick);
+        let of = |line: &str, provider| parse(line).unwrap().profile(provider);
+        assert_eq!(of("", Provider::Lab), Profile::Lab);
+        assert_eq!(of("", Provider::Kind), Profile::Lab);
+        assert_eq!(of("", Provider::Existing), Profile::Cluster);
+        assert_eq!(of("--profile long", Provider::Existing), Profile::Long);
+        assert_eq!(of("--quick", Provider::Kind), Profile::Quick);
     }
 
     #[test]
@@ -357,6 +369,7 @@ mod tests {
         .unwrap();
         let claims: Vec<_> = said.claims.iter().map(|claim| claim.0.id.as_str()).collect();
         assert_eq!(claims, ["clusterip-from-pod", "kubesvc-reachable"]);
+        assert_eq!((said.nodes(), said.profile), (3, Some(Profile::Long)));
         let features: Vec<_> = said
             .features
             .unwrap()
@@ -364,7 +377,7 @@ mod tests {
             .map(|feature| feature.0)
             .collect();
         assert_eq!(features, [Some("dual-stack".to_owned()), Some("sctp".to_owned())]);
-        assert_eq!((said.nodes, said.profile), (3, Some(Profile::Long)));
+        assert_eq!(parse("").unwrap().nodes(), 2);
         assert_eq!(said.exempt[0].reason, "not before May");
         assert!(said.shuffle && said.fail_fast && !said.keep);
         let plain = parse("").unwrap();

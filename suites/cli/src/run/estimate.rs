@@ -43,11 +43,21 @@ pub(super) struct Expected {
     basis: Basis,
 }
 
+/// Where the cases run.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place {
+    /// In labs, as in the measurement.
+    Labs,
+    /// In one cluster, so many cases at once.
+    Cluster { at_once: usize },
+}
+
 /// Where an estimate comes from.
 #[derive(Debug)]
 enum Basis {
     LastRun,
-    Measured,
+    /// What was measured in labs.
+    Measured(Place),
     /// Only limits are known.
     None,
 }
@@ -65,21 +75,24 @@ pub(super) struct Under<'a> {
 }
 
 impl Durations {
-    /// From the last run, or in labs from the measurement.
-    pub(super) fn expected_of(&self, cases: &[Case], profile: Profile, is_in_labs: bool) -> Expected {
-        let measured = measured(profile).filter(|_| is_in_labs && !cases.is_empty());
+    /// From the last run, or from the measurement.
+    pub(super) fn expected_of(&self, cases: &[Case], profile: Profile, place: Place) -> Expected {
+        let measured = measured(profile).filter(|_| !cases.is_empty());
         let (run, basis) = match (self.by_last_run(cases), measured) {
             (Some(run), _) => (Some(run), Basis::LastRun),
             (None, Some(measured)) => {
-                let run = by_measured(measured, cases.len(), machine::processors());
-                (Some(run), Basis::Measured)
+                let run = match place {
+                    Place::Labs => by_measured(measured, cases.len(), machine::processors()),
+                    Place::Cluster { at_once } => by_case(measured, cases.len(), at_once),
+                };
+                (Some(run), Basis::Measured(place))
             }
             (None, None) => (None, Basis::None),
         };
         let average = self.average().unwrap_or_default();
         let of = |case: &Case| match (&basis, measured) {
             (Basis::LastRun, _) => self.cases.get(case.id).copied().unwrap_or(average),
-            (Basis::Measured, Some(measured)) => measured.case,
+            (Basis::Measured(_), Some(measured)) => measured.case,
             _ => case.longest,
         };
         let cases = cases.iter().map(|case| (case.id, of(case))).collect();
@@ -119,7 +132,12 @@ impl Expected {
     pub(super) fn with_basis(&self) -> Option<String> {
         let basis = match self.basis {
             Basis::LastRun => "by the last run in this folder".to_owned(),
-            Basis::Measured => format!("by what the reference agent's cases took on {PROCESSORS} processors"),
+            Basis::Measured(Place::Labs) => {
+                format!("by what the reference agent's cases took on {PROCESSORS} processors")
+            }
+            Basis::Measured(Place::Cluster { at_once }) => {
+                format!("by what each of the reference agent's cases took in labs, {at_once} at once")
+            }
             Basis::None => return None,
         };
         Some(format!("{}, {basis}", self.about()?))
@@ -159,9 +177,9 @@ impl Expected {
 
 fn measured(profile: Profile) -> Option<&'static Measured> {
     match profile {
-        Profile::Lab => Some(&LAB),
+        Profile::Lab | Profile::Cluster => Some(&LAB),
         Profile::Quick => Some(&QUICK),
-        Profile::Cluster | Profile::Long => None,
+        Profile::Long => None,
     }
 }
 
@@ -170,6 +188,14 @@ fn by_measured(measured: &Measured, cases: usize, processors: usize) -> Duration
     let processors = NonZero::new(processors).map_or(1, NonZero::get);
     let share = PROCESSORS as f64 / processors as f64;
     measured.run.mul_f64(cases as f64 * share).max(measured.case)
+}
+
+/// One case after another, as many at once as the cluster is given.
+fn by_case(measured: &Measured, cases: usize, at_once: usize) -> Duration {
+    let rounds = cases.div_ceil(at_once.max(1));
+    measured
+        .case
+        .saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX))
 }
 
 /// Rounded to the precision of an estimate.
@@ -214,9 +240,9 @@ mod tests {
     }
 
     #[test]
-    fn without_a_last_run_labs_tell_what_was_measured_and_others_nothing() {
+    fn without_a_last_run_the_measurement_tells_and_nothing_of_what_was_not_measured() {
         let (none, all) = (Durations::default(), cases::ALL);
-        let expected = none.expected_of(all, Profile::Lab, true);
+        let expected = none.expected_of(all, Profile::Lab, Place::Labs);
         let text = expected.with_basis().unwrap();
         assert!(
             text.starts_with("about ") && text.contains("on 2 processors"),
@@ -226,16 +252,27 @@ mod tests {
             expected.about().as_deref(),
             text.split_once(',').map(|(about, _)| about)
         );
-        assert_eq!(none.expected_of(all, Profile::Lab, false).about(), None);
-        assert_eq!(none.expected_of(&[], Profile::Lab, true).about(), None);
-        let unmeasured = none.expected_of(all, Profile::Long, true);
+        let one = cases(&["clusterip-from-pod"]);
+        let in_a_cluster = none.expected_of(&one, Profile::Cluster, Place::Cluster { at_once: 2 });
+        assert_eq!(
+            in_a_cluster.with_basis().unwrap(),
+            "about 60 s, by what each of the reference agent's cases took in labs, 2 at once"
+        );
+        assert_eq!(none.expected_of(&[], Profile::Lab, Place::Labs).about(), None);
+        let unmeasured = none.expected_of(all, Profile::Long, Place::Labs);
         assert_eq!(unmeasured.with_basis(), None, "it was not measured");
         let last = durations(&[("clusterip-from-pod", 40)], 45);
-        let one = last.expected_of(&cases(&["clusterip-from-pod"]), Profile::Lab, false);
+        let one = last.expected_of(&one, Profile::Long, Place::Labs);
         assert_eq!(
             one.with_basis().unwrap(),
             "about 40 s, by the last run in this folder"
         );
+    }
+
+    #[test]
+    fn a_cluster_runs_so_many_cases_at_once() {
+        let of = |cases, at_once| by_case(&LAB, cases, at_once).as_secs();
+        assert_eq!((of(1, 1), of(2, 1), of(3, 2), of(3, 0)), (57, 115, 115, 172));
     }
 
     #[test]
@@ -284,7 +321,7 @@ mod tests {
     #[test]
     fn the_time_left_follows_what_is_seen_and_no_case_ends_before_its_own_end() {
         let last = durations(&[(THREE[0], 60), (THREE[1], 60), (THREE[2], 60)], 180);
-        let expected = last.expected_of(&cases(&THREE), Profile::Lab, false);
+        let expected = last.expected_of(&cases(&THREE), Profile::Lab, Place::Labs);
         assert_eq!(left(&expected, 0, &[], &[]), Some(180), "nothing has begun");
         let one = [(THREE[0], 30)];
         assert_eq!(
@@ -308,7 +345,7 @@ mod tests {
 
     #[test]
     fn without_a_basis_the_first_ended_case_tells_the_time_left() {
-        let expected = Durations::default().expected_of(&cases(&THREE), Profile::Lab, false);
+        let expected = Durations::default().expected_of(&cases(&THREE), Profile::Long, Place::Labs);
         assert_eq!(left(&expected, 60, &[], &[(THREE[0], 60)]), None);
         let all: u64 = cases(&THREE).iter().map(|case| case.longest.as_secs()).sum();
         let first = cases(&THREE)[0].longest.as_secs();

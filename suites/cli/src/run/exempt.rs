@@ -61,7 +61,7 @@ impl FromStr for Exemption {
         match parts {
             Some((claim, reason)) if !reason.is_empty() => Self::new(claim, reason),
             _ => Err(format!(
-                "expected CLAIM=REASON, found {text:?}: what has no reason is a failure"
+                "expected CLAIM=REASON, found '{text}': what has no reason is a failure"
             )),
         }
     }
@@ -109,7 +109,7 @@ impl Only {
         report.axes.iter().filter(failed).find_map(|axis| {
             if axis.findings.is_empty() {
                 let is_inside = self.frontends.is_empty() && self.has_family(family_of_axis(&axis.name));
-                return (!is_inside).then(|| format!("the axis {:?}", axis.name));
+                return (!is_inside).then(|| format!("the axis '{}'", axis.name));
             }
             let outside = axis.findings.iter().find(|finding| {
                 let dialled = address(&finding.subject);
@@ -118,7 +118,7 @@ impl Only {
                 let is_of_it = frontend.is_some_and(|one| self.frontends.contains(&one));
                 !(self.has_family(family) && (self.frontends.is_empty() || is_of_it))
             })?;
-            Some(format!("the axis {:?}: {}", axis.name, outside.subject))
+            Some(format!("the axis '{}': {}", axis.name, outside.subject))
         })
     }
 

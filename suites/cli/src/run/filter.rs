@@ -1,12 +1,14 @@
-//! What `--filter` selects: the text is looked up as a name before it is parsed as a regular expression.
+//! What `--filter` and `--skip` select: the text is looked up as a name before it is parsed as a regular expression.
 
 use std::str::FromStr;
 
-use cases::claims::{self, Area, Claim, joint};
+use cases::claims::{Claim, joint};
 use harness::case::Case;
 use regex::Regex;
 
-/// The text of a `--filter`, and its meaning.
+use crate::catalogue::CataloguePart;
+
+/// The text of a `--filter` or a `--skip`, and its meaning.
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
     text: String,
@@ -16,12 +18,8 @@ pub(crate) struct Filter {
 /// The first of these that matches the text.
 #[derive(Clone, Debug)]
 enum Means {
-    /// The id of a case: only that case, even if other ids begin with it.
-    Case(&'static str),
-    /// The id of a claim: the cases that decide it.
-    Claim(&'static Claim),
-    /// The letter of an area, its name, or both: its cases.
-    Area(&'static Area),
+    /// The name of a case, a claim or an area.
+    Part(CataloguePart),
     /// A regular expression that matches in the id of a case, of a claim that it decides, or of a claim that is judged
     /// over it.
     Expression(Regex),
@@ -31,11 +29,9 @@ impl FromStr for Filter {
     type Err = regex::Error;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let means = match (cases::find(text), claims::find(text), area(text)) {
-            (Some(case), ..) => Means::Case(case.id),
-            (_, Some(claim), _) => Means::Claim(claim),
-            (.., Some(area)) => Means::Area(area),
-            _ => Means::Expression(Regex::new(text)?),
+        let means = match CataloguePart::find(text) {
+            Some(part) => Means::Part(part),
+            None => Means::Expression(Regex::new(text)?),
         };
         Ok(Self {
             text: text.to_owned(),
@@ -52,44 +48,30 @@ impl Filter {
 
     /// The claim, if the filter names exactly one.
     pub(super) fn claim(&self) -> Option<&'static Claim> {
-        match self.means {
-            Means::Claim(claim) => Some(claim),
-            Means::Case(_) | Means::Area(_) | Means::Expression(_) => None,
+        match &self.means {
+            Means::Part(part) => part.claim(),
+            Means::Expression(_) => None,
         }
     }
 
     /// Whether it selects a case.
     pub(super) fn is_match(&self, case: &Case) -> bool {
         match &self.means {
-            Means::Case(id) => case.id == *id,
-            Means::Claim(claim) => is_among(case, &claim.cases()),
-            Means::Area(area) => case.area == area.name,
+            Means::Part(part) => part.has_case(case),
             Means::Expression(regex) => {
                 let mut joint = joint::all().filter(|claim| regex.is_match(claim.id.as_str()));
                 regex.is_match(case.id)
                     || case.claims.iter().any(|claim| regex.is_match(claim))
-                    || joint.any(|claim| is_among(case, &claim.cases()))
+                    || joint.any(|claim| claim.cases().iter().any(|one| one.id == case.id))
             }
         }
     }
 }
 
-fn is_among(case: &Case, cases: &[Case]) -> bool {
-    cases.iter().any(|one| one.id == case.id)
-}
-
-/// An area by its letter, by its name without it, or by both, in upper or lower case.
-fn area(text: &str) -> Option<&'static Area> {
-    claims::areas().iter().find(|area| {
-        let (letter, title) = area.letter_and_title();
-        [letter, title, &area.name]
-            .iter()
-            .any(|known| known.eq_ignore_ascii_case(text))
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use cases::claims;
+
     use super::*;
 
     fn selected(text: &str) -> Vec<&'static str> {

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 use cluster::{
-    Cluster,
+    Cluster, Description,
     software::{Software, printed_version},
 };
 use harness::{case::Case, cleanup::Made, report::CaseReport};
@@ -83,6 +83,51 @@ enum LabSource {
     Made(Box<LabConfig>),
 }
 
+impl LabSource {
+    fn new(
+        target: &Target,
+        families: IpFamilies,
+        control_plane: ControlPlane,
+        nodes: u8,
+        scale: f64,
+    ) -> anyhow::Result<Self> {
+        let agent = match target {
+            Target::Running(name) => return Ok(Self::Running(name.clone())),
+            Target::Named(target) => target.agent()?,
+            Target::Mutant(name) => mutant(name)?,
+        };
+        Ok(Self::Made(Box::new(LabConfig {
+            name: format!("run-{}", std::process::id()),
+            nodes,
+            families,
+            control_plane,
+            // At least 1 and at most 100, as the option is checked.
+            timeout_scale: scale.ceil() as u32,
+            agent,
+            plumbline: sibling("plumbline")?,
+        })))
+    }
+}
+
+/// The description of the labs of a run; no lab is started.
+///
+/// # Errors
+/// A program is missing, or no lab of the name runs.
+pub(super) async fn described(
+    target: &Target,
+    families: IpFamilies,
+    control_plane: ControlPlane,
+    nodes: u8,
+    scale: f64,
+) -> anyhow::Result<Description> {
+    Ok(
+        match LabSource::new(target, families, control_plane, nodes, scale)? {
+            LabSource::Running(name) => LabCluster::attach(&name).await?.cluster().describe().clone(),
+            LabSource::Made(config) => LabCluster::expected(&config)?,
+        },
+    )
+}
+
 /// A lab of a run.
 #[derive(Debug)]
 pub(super) struct RunLab {
@@ -108,25 +153,9 @@ impl<'a> LabSite<'a> {
         control_plane: ControlPlane,
         nodes: u8,
     ) -> anyhow::Result<Self> {
-        let made = |agent| {
-            anyhow::Ok(LabSource::Made(Box::new(LabConfig {
-                name: format!("run-{}", std::process::id()),
-                nodes,
-                families,
-                control_plane,
-                // At least 1 and at most 100, as the option is checked.
-                timeout_scale: settings.limits.scale.ceil() as u32,
-                agent,
-                plumbline: sibling("plumbline")?,
-            })))
-        };
         Ok(Self {
             settings,
-            from: match target {
-                Target::Running(name) => LabSource::Running(name.clone()),
-                Target::Named(target) => made(target.agent()?)?,
-                Target::Mutant(name) => made(mutant(name)?)?,
-            },
+            from: LabSource::new(target, families, control_plane, nodes, settings.limits.scale)?,
             made: AtomicUsize::new(0),
             stay: Mutex::default(),
             spent: LabsSpent::default(),

@@ -2,7 +2,9 @@
 //!
 //! - `arguments.rs`: the options. `lab_site.rs`: labs that are used or made. `machine.rs`: how many at once.
 //!   `existing_site.rs`: an existing cluster; `cluster_hold.rs`: while the run holds it;
-//!   `nodes.rs`: which cases use which of its nodes. `kind_site.rs`: a kind cluster.
+//!   `nodes.rs`: which cases use which of its nodes. `kind_site.rs`: a kind cluster. `kind_installation.rs`: one on
+//!   which a target is installed by its file's steps.
+//!   `provider.rs`: which of them, and why.
 //!   `namespace_deletion.rs`: namespaces of ended cases that are being deleted there.
 //! - `select.rs`: what runs, decided before the run; `filter.rs`: by `--filter`; `unmatched.rs`: why nothing does.
 //! - `prechecks.rs`: checks before the run, if cases need them.
@@ -12,16 +14,19 @@
 //! - `joint.rs`: rows that are judged over the cases of other rows.
 //! - `usage.rs`: resources that the run used.
 //! - `preamble.rs`: output before the cases; `progress.rs`: output during them.
+//! - `dry_run.rs`: what a run would do.
 //! - `conclusion.rs`: the exit code after cleanup errors. `file_owner.rs`: gives files to the user who called sudo.
 mod arguments;
 mod cluster_hold;
 mod conclusion;
+mod dry_run;
 mod estimate;
 mod exempt;
 mod existing_site;
 mod file_owner;
 mod filter;
 mod joint;
+mod kind_installation;
 mod kind_site;
 mod lab_site;
 mod machine;
@@ -32,6 +37,7 @@ mod prechecks;
 mod previous_run;
 mod process;
 mod progress;
+mod provider;
 mod schedule;
 mod select;
 mod target_claims;
@@ -50,20 +56,23 @@ use anyhow::{Context as _, bail};
 use cluster::{Cluster, software::Software};
 use existing::Tested;
 use harness::{case::Case, limits::Limits};
-use kind::{Existing, KindConfig};
+use kind::{Existing, KindConfig, KindTarget};
 
 use crate::{
     cluster::{ExistingArgs, Provider},
     interruption::{INTERRUPTED, interruption},
     plural::seconds,
     report::{files, format, make, software},
+    targets::KindNodes,
     terminal,
 };
 
 use self::{
     cluster_hold::HeldCluster,
+    estimate::Place,
     exempt::Exemption,
     existing_site::ExistingSite,
+    kind_installation::Given,
     kind_site::KindSite,
     lab_site::{LabSite, RunLab, Target},
     machine::Processors,
@@ -71,6 +80,7 @@ use self::{
     previous_run::{Durations, Last},
     process::Settings,
     progress::Progress,
+    provider::{Choice, Surroundings},
     schedule::{Ended, Plan, Site},
     select::{Feature, Wanted},
     target_claims::Declared,
@@ -80,30 +90,42 @@ use self::{
 /// Folder of a rerun, in the folder of the run.
 const RERUN: &str = "rerun";
 
+/// Kubeconfig of a kind cluster that stays, in the folder of the run.
+const KUBECONFIG: &str = "kubeconfig";
+
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let (began, started) = (Instant::now(), SystemTime::now());
-    arguments.check()?;
-    arguments.output.apply(arguments.profile().name());
-    if arguments.provider == Provider::Lab && !nix::unistd::geteuid().is_root() {
-        bail!(
-            "the lab makes namespaces, cgroups and eBPF programs, which needs root: run it with sudo, or by \
-             `cargo xtask e2e`, which asks for it"
-        );
-    }
+    let choice = Choice::new(&arguments, &Surroundings::now())?;
+    let provider = choice.provider();
+    arguments.output.apply(arguments.profile(provider).name());
     let interrupted = interruption()?;
-    let (given, profile) = (arguments.out(), arguments.profile());
+    let (given, profile) = (arguments.out(), arguments.profile(provider));
     let last = arguments.rerun_failed.then(|| Last::read(&given)).transpose()?;
     let named = select::named(&Wanted {
+        parts: &arguments.parts,
+        skip: &arguments.skip,
         filter: arguments.filter.as_ref(),
         claims: &arguments.claims,
         ids: last.as_ref().map(|last| &last.failed),
     })?;
+    if arguments.dry_run {
+        return dry_run::show(arguments, &choice, named).await;
+    }
     let folder = match &last {
         Some(_) => given.join(RERUN),
         None => given.clone(),
     };
+    if folder.exists() && !folder.is_dir() {
+        bail!(
+            "expected a folder for reports and evidence, found a file: name another by --out, not {}",
+            folder.display()
+        );
+    }
+    if provider != Provider::Existing && !nix::unistd::geteuid().is_root() {
+        bail!("{}", root_needed(provider, std::env::args()));
+    }
     let out = file_owner::Folder::create(&folder)
-        .with_context(|| format!("failed to make the folder {}", folder.display()))?;
+        .with_context(|| format!("failed to make the folder {}, named by --out", folder.display()))?;
     let seed = last.as_ref().map(|last| last.seed).or(arguments.seed);
     let seed = seed.unwrap_or_else(rand::random);
 
@@ -112,14 +134,15 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let control_plane = arguments.control_plane()?;
     let families = arguments.families.families();
     // A single namespace allows one case at a time, whatever the options are.
-    let confined = arguments.provider == Provider::Existing && arguments.existing.is_confined();
+    let confined = provider == Provider::Existing && arguments.existing.is_confined();
+    let nodes = arguments.nodes();
     let Chosen {
         place,
         replayed,
         jobs: [always, jobs],
         labs,
         rate,
-    } = match arguments.provider {
+    } = match provider {
         Provider::Lab => {
             let target = Target::new(arguments.lab, arguments.target, arguments.mutant);
             Chosen {
@@ -150,16 +173,46 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
                 place: Where::Cluster(existing, Box::new(tested)),
             }
         }
-        Provider::Kind => {
-            let (kind, target) = (arguments.kind, &arguments.target);
-            let replayed = format!(" --provider kind{}{}", kind.options(), target.options());
-            let (config, existing) = kind.cluster(target.name(), arguments.nodes, families, &named)?;
+        Provider::Kind if KindTarget::find(arguments.target.name()).is_err() => {
+            let target = &arguments.target;
+            let replayed = format!(" --provider kind{}{}", arguments.kind.options(), target.options());
+            let (image, load) = arguments.kind.of_installed(target.name())?;
+            let default = KindNodes::default();
+            let nodes = KindNodes {
+                count: arguments.nodes.unwrap_or(default.count),
+                families,
+            };
+            let rate = machine::rate_of_kind(nodes.count.into());
+            let plan = kind_installation::Plan::new(
+                target.name(),
+                Given {
+                    tested: target.tested()?,
+                    nodes,
+                    image,
+                    load,
+                    kubeconfig: out.path().join(KUBECONFIG),
+                    keep: arguments.keep,
+                },
+            )?;
             let always = machine::jobs_of_kind();
             Chosen {
                 replayed,
                 jobs: [always, machine::where_idle(always)],
                 labs: 1,
-                rate: machine::rate_of_kind(arguments.nodes.into()),
+                rate,
+                place: Where::Installed(Box::new(plan)),
+            }
+        }
+        Provider::Kind => {
+            let (kind, target) = (arguments.kind, &arguments.target);
+            let replayed = format!(" --provider kind{}{}", kind.options(), target.options());
+            let (config, existing) = kind.cluster(target.name(), nodes, families, &named)?;
+            let always = machine::jobs_of_kind();
+            Chosen {
+                replayed,
+                jobs: [always, machine::where_idle(always)],
+                labs: 1,
+                rate: machine::rate_of_kind(nodes.into()),
                 place: Where::Kind(Box::new(config), existing),
             }
         }
@@ -207,10 +260,13 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         began,
         started,
     };
+    if let Some(header) = choice.header() {
+        terminal::message(header);
+    }
     match place {
         Where::Labs(target) => {
             terminal::stage("bringing up the lab");
-            let labs = LabSite::new(&settings, &target, families, control_plane, arguments.nodes)?;
+            let labs = LabSite::new(&settings, &target, families, control_plane, nodes)?;
             asked.software = Some(labs.software().await);
             let done = go(&settings, &labs, RunLab::cluster, asked, Some(labs.spent())).await;
             for name in labs.stay() {
@@ -227,6 +283,21 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             let done = go(&settings, &clusters, HeldCluster::cluster, asked, None).await;
             conclusion::concluded(done, clusters.release().await)
         }
+        Where::Installed(plan) => {
+            terminal::stage(&format!(
+                "making a kind cluster, and installing {}",
+                plan.target()
+            ));
+            let Some(installed) = kind_installation::up(&plan, &settings.interrupted).await? else {
+                return Ok(ExitCode::from(INTERRUPTED));
+            };
+            let program = std::env::current_exe().context("failed to find this program")?;
+            let options = plan.options(&installed, &settings.run, program);
+            let clusters = ExistingSite::new(&settings, options);
+            let done = go(&settings, &clusters, HeldCluster::cluster, asked, None).await;
+            let done = conclusion::concluded(done, clusters.release().await);
+            conclusion::concluded(done, plan.close(installed).await)
+        }
         Where::Kind(config, existing) => {
             terminal::stage("bringing up the kind cluster");
             let kinds = KindSite::new(&settings, *config, existing);
@@ -236,6 +307,18 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// Why the run needs root, and the command that has it.
+fn root_needed(provider: Provider, command: impl Iterator<Item = String>) -> String {
+    let needs = match provider {
+        Provider::Kind => "a kind cluster is used through the namespaces of its nodes and pods",
+        _ => "a lab is made of namespaces, cgroups and eBPF programs",
+    };
+    let command: Vec<String> = command.collect();
+    let command = shlex::try_join(command.iter().map(String::as_str));
+    let command = command.unwrap_or_else(|_| "plumbline run".to_owned());
+    format!("{needs}, which needs root: `sudo {command}`")
+}
+
 /// Where the cases run.
 #[derive(Debug)]
 enum Where {
@@ -243,6 +326,8 @@ enum Where {
     Labs(Target),
     /// In an existing cluster with this target.
     Cluster(ExistingArgs, Box<Tested>),
+    /// In a kind cluster on which a target is installed.
+    Installed(Box<kind_installation::Plan>),
     /// In a kind cluster.
     Kind(Box<KindConfig>, Existing),
 }
@@ -318,9 +403,15 @@ async fn go<S: Site>(
         site.end(first).await?;
         return Ok(ExitCode::from(INTERRUPTED));
     };
+    let place = match labs {
+        Some(_) => Place::Labs,
+        None => Place::Cluster {
+            at_once: settings.always,
+        },
+    };
     let expected = asked
         .durations
-        .expected_of(&selection.run, settings.limits.profile, labs.is_some());
+        .expected_of(&selection.run, settings.limits.profile, place);
     preamble::print(&Before {
         cluster: &description,
         features: &features,

@@ -16,7 +16,10 @@ use harness::{
 };
 use tokio::time::{sleep, timeout};
 
-use super::select::{Selection, select};
+use super::{
+    seconds,
+    select::{Selection, select},
+};
 use crate::terminal;
 
 /// How long something may be missing on a node until it counts as absent: an agent that has just started attaches
@@ -143,7 +146,7 @@ impl Node<'_> {
         loop {
             let found = timeout(LOOK, Found::on(self.cluster, self.name, 2 * LOOK))
                 .await
-                .map_err(|_| format!("not within {LOOK:?}"))?
+                .map_err(|_| format!("not within {}", seconds(LOOK)))?
                 .map_err(|error| error.to_string())?;
             if is_complete(&found) || began.elapsed() >= self.settles {
                 return Ok(found);

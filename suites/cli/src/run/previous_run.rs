@@ -45,7 +45,7 @@ impl Last {
             files::read(&path).context("--rerun-failed needs the report of a run with this --out")?;
         if report.run.profile == Profile::Quick.name() {
             bail!(
-                "{} is of a quick run, which left out most axes: run what failed in it by --filter",
+                "{} is of a quick run, which left out most axes: name what failed in it, as in `plumbline run CASE`",
                 path.display()
             );
         }
@@ -181,7 +181,7 @@ mod tests {
         std::fs::write(folder.path().join(files::YAML), files::yaml(&report).unwrap()).unwrap();
         let error = Last::read(folder.path()).unwrap_err().to_string();
         assert!(
-            error.contains("of a quick run") && error.contains("--filter"),
+            error.contains("of a quick run") && error.contains("plumbline run CASE"),
             "{error}"
         );
     }

@@ -23,7 +23,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::progress::Line;
-use crate::{case::Order, cluster::ClusterRef};
+use crate::{case::Order, cluster::ClusterRef, plural::seconds};
 
 /// The folder of all cases' evidence, in that of the run.
 pub(super) const EVIDENCE: &str = "evidence";
@@ -68,10 +68,7 @@ pub(super) struct End {
 impl Settings {
     /// The command that runs a case, or all cases of a joint row, again with the same seed.
     pub(super) fn replay(&self, id: &str) -> String {
-        format!(
-            "plumbline run --filter '^{id}$' --seed {}{}",
-            self.seed, self.target
-        )
+        format!("plumbline run {id} --seed {}{}", self.seed, self.target)
     }
 
     pub(super) fn folder(&self, case: &Case) -> PathBuf {
@@ -166,7 +163,7 @@ impl Ended {
     fn words(&self) -> String {
         match self {
             Self::ByItself(status) => format!("ended without a report, with {status}"),
-            Self::Hung(limit) => format!("hung: it had not ended after {limit:?}, and was killed"),
+            Self::Hung(limit) => format!("hung: it had not ended after {}, and was killed", seconds(*limit)),
             Self::Interrupted => "was interrupted".to_owned(),
         }
     }
@@ -283,7 +280,7 @@ pub(super) mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::{
-        super::{previous_run::Durations, progress::Progress},
+        super::{estimate::Place, previous_run::Durations, progress::Progress},
         *,
     };
 
@@ -326,7 +323,7 @@ pub(super) mod tests {
             ..cases::find("clusterip-from-pod").unwrap()
         };
         let profile = settings.limits.profile;
-        let expected = Durations::default().expected_of(&[case], profile, false);
+        let expected = Durations::default().expected_of(&[case], profile, Place::Labs);
         let progress = Progress::new(profile, &settings.interrupted, expected);
         let line = progress.begin(&case, "lab");
         let began = Instant::now();
@@ -350,7 +347,7 @@ pub(super) mod tests {
             report
                 .verdict
                 .why()
-                .contains("hung: it had not ended after 400ms"),
+                .contains("hung: it had not ended after 0.4 s"),
             "{}",
             report.verdict
         );
@@ -366,10 +363,7 @@ pub(super) mod tests {
             why.contains("exit status: 3") && why.contains("out of luck"),
             "{why}"
         );
-        assert_eq!(
-            report.replay,
-            "plumbline run --filter '^clusterip-from-pod$' --seed 7"
-        );
+        assert_eq!(report.replay, "plumbline run clusterip-from-pod --seed 7");
     }
 
     #[tokio::test]

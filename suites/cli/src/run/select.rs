@@ -9,7 +9,7 @@ use faults::Found;
 use harness::{case::Case, limits::Limits, verdict::Verdict};
 
 use super::{filter::Filter, unmatched::unmatched};
-use crate::suggestions::near;
+use crate::{catalogue::CataloguePart, suggestions::unknown};
 
 /// Cases that run, and those that do not, with the reason.
 #[derive(Debug)]
@@ -27,8 +27,8 @@ impl FromStr for ClaimArgument {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         claims::find(text).map(Self).ok_or_else(|| {
-            let near = near(text, claims::all().map(|claim| claim.id.as_str()));
-            format!("there is no claim {text}{near}: `plumbline list --claims` shows all")
+            let ids = claims::all().map(|claim| claim.id.as_str());
+            unknown("claim", text, ids, "plumbline list --claims")
         })
     }
 }
@@ -50,7 +50,7 @@ impl FromStr for Feature {
         }
         let known: Vec<&str> = known.into_iter().collect();
         Err(format!(
-            "no claim asks for the feature {text:?}; known are {}",
+            "no claim asks for the feature {text}; known are {}, or none",
             known.join(", ")
         ))
     }
@@ -59,8 +59,12 @@ impl FromStr for Feature {
 /// The requested part of the catalogue.
 #[derive(Debug, Default)]
 pub(super) struct Wanted<'a> {
+    /// Selects cases of one of these; all, if empty.
+    pub(super) parts: &'a [CataloguePart],
     /// Selects by name or by a regular expression.
     pub(super) filter: Option<&'a Filter>,
+    /// Leaves out what one of these selects.
+    pub(super) skip: &'a [Filter],
     /// Selects cases that decide one of these claims; all, if empty.
     pub(super) claims: &'a [ClaimArgument],
     /// Selects these ids; all, if `None`.
@@ -70,7 +74,9 @@ pub(super) struct Wanted<'a> {
 impl Wanted<'_> {
     pub(super) fn is(&self, case: &Case) -> bool {
         let decides = |claim: &ClaimArgument| claim.0.cases().iter().any(|one| one.id == case.id);
-        self.filter.is_none_or(|filter| filter.is_match(case))
+        (self.parts.is_empty() || self.parts.iter().any(|part| part.has_case(case)))
+            && self.filter.is_none_or(|filter| filter.is_match(case))
+            && !self.skip.iter().any(|skip| skip.is_match(case))
             && (self.claims.is_empty() || self.claims.iter().any(decides))
             && self.ids.is_none_or(|ids| ids.contains(case.id))
     }
@@ -79,7 +85,13 @@ impl Wanted<'_> {
 /// The requested cases; at least one.
 pub(super) fn named(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Case>> {
     let filtered = wanted.filter.and_then(Filter::claim);
-    let mut claims = wanted.claims.iter().map(|claim| claim.0).chain(filtered);
+    let parts = wanted.parts.iter().filter_map(CataloguePart::claim);
+    let mut claims = wanted
+        .claims
+        .iter()
+        .map(|claim| claim.0)
+        .chain(parts)
+        .chain(filtered);
     if let Some(claim) = claims.find(|claim| claim.cases().is_empty()) {
         bail!(
             "the claim {} has no case yet: `plumbline list --claims` shows which have",
@@ -212,7 +224,7 @@ mod tests {
     fn a_claim_that_is_not_there_is_named_with_those_that_are_near() {
         let error = "clusterip-from-pot".parse::<ClaimArgument>().unwrap_err();
         assert!(
-            error.starts_with("there is no claim clusterip-from-pot; near ")
+            error.starts_with("there is no claim clusterip-from-pot; did you mean ")
                 && error.contains(" clusterip-from-pod"),
             "{error}"
         );
@@ -259,6 +271,33 @@ mod tests {
             "{error}"
         );
         assert_eq!(matching(without.id.as_str()).unwrap_err().to_string(), error);
+    }
+
+    #[test]
+    fn positional_names_select_all_of_them_and_skip_leaves_some_out() {
+        let parts = ["clusterip-from-pod", "A"].map(|name| name.parse().unwrap());
+        let wanted = Wanted {
+            parts: &parts,
+            ..Wanted::default()
+        };
+        let both = named(&wanted).unwrap();
+        let of_area = cases::ALL
+            .iter()
+            .filter(|case| case.area == "A release isolation");
+        assert_eq!(both.len(), of_area.count() + 1);
+        let skip = ["^release-".parse().unwrap()];
+        let rest = named(&Wanted {
+            skip: &skip,
+            ..wanted
+        });
+        assert!(ids(&rest.unwrap()).iter().all(|id| !id.starts_with("release-")));
+        let without = claims::all().find(|claim| claim.cases().is_empty()).unwrap();
+        let parts = [CataloguePart::Claim(without)];
+        let error = named(&Wanted {
+            parts: &parts,
+            ..Wanted::default()
+        });
+        assert!(error.unwrap_err().to_string().contains("no case yet"));
     }
 
     #[test]

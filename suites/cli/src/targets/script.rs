@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Context as _;
 use cluster::target::{Api, Cni, Installation, KubeProxy, Step};
+use lab::IpFamilies;
 
 /// Limit until the agents of all nodes are ready, including the pull of their images.
 const READY: &str = "600s";
@@ -13,7 +14,7 @@ const READY: &str = "600s";
 /// # Errors
 /// The text has another form; the error describes it.
 pub(super) fn api(text: &str) -> Result<Api, String> {
-    let wrong = || format!("expected HOST:PORT, such as own-control-plane:6443, found {text:?}");
+    let wrong = || format!("expected HOST:PORT, such as own-control-plane:6443, found {text}");
     let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
     let is_bare_ipv6 = host.contains(':') && !(host.starts_with('[') && host.ends_with(']'));
     if host.is_empty() || is_bare_ipv6 {
@@ -25,11 +26,34 @@ pub(super) fn api(text: &str) -> Result<Api, String> {
     })
 }
 
+/// Nodes of a kind cluster that its target's file leaves open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KindNodes {
+    /// Number of nodes, including the control plane's.
+    pub(crate) count: u8,
+    pub(crate) families: IpFamilies,
+}
+
+impl Default for KindNodes {
+    /// A control plane and two workers, of IPv4.
+    fn default() -> Self {
+        Self {
+            count: 3,
+            families: IpFamilies::Ipv4,
+        }
+    }
+}
+
 /// The configuration (<https://kind.sigs.k8s.io/docs/user/configuration/>) without a name: the caller of kind chooses
 /// one.
-pub(super) fn kind(installation: &Installation) -> String {
+pub(crate) fn kind(installation: &Installation, nodes: KindNodes) -> String {
     let kind = &installation.kind;
     let mut text = "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nnetworking:\n".to_owned();
+    text += match nodes.families {
+        IpFamilies::Ipv4 => "",
+        IpFamilies::Ipv6 => "  ipFamily: ipv6\n",
+        IpFamilies::Dual => "  ipFamily: dual\n",
+    };
     text += match kind.kube_proxy {
         KubeProxy::Iptables => "  kubeProxyMode: iptables\n",
         KubeProxy::Nftables => "  kubeProxyMode: nftables\n",
@@ -42,7 +66,8 @@ pub(super) fn kind(installation: &Installation) -> String {
         // Writing to a string does not fail.
         let _ = writeln!(text, "  podSubnet: {subnet}");
     }
-    text + "nodes:\n- role: control-plane\n- role: worker\n- role: worker\n"
+    text += "nodes:\n- role: control-plane\n";
+    text + &"- role: worker\n".repeat(usize::from(nodes.count).saturating_sub(1))
 }
 
 /// The script: one function, which its last line calls. A shell that reads the script from a pipe runs all of it or, if
@@ -50,7 +75,7 @@ pub(super) fn kind(installation: &Installation) -> String {
 ///
 /// # Errors
 /// A step contains NUL, which a shell cannot express.
-pub(super) fn install(name: &str, installation: &Installation, api: &Api) -> anyhow::Result<String> {
+pub(crate) fn install(name: &str, installation: &Installation, api: &Api) -> anyhow::Result<String> {
     let version = installation.version.as_deref().unwrap_or_default();
     let mut text = format!("#!/bin/sh\n# Installs {}.\n", line(&[name, version].join(" ")));
     text += "set -eux\nsteps() {\n";
@@ -234,7 +259,8 @@ if [ "$1" = "$FAILING" ]; then exit 7; fi
     fn a_cluster_of_kind_is_as_the_file_says() {
         for name in Target::names() {
             let installation = Target::find(name).unwrap().cluster.unwrap();
-            let found: serde_json::Value = serde_saphyr::from_str(&kind(&installation)).unwrap();
+            let found: serde_json::Value =
+                serde_saphyr::from_str(&kind(&installation, KindNodes::default())).unwrap();
             let said = serde_json::to_value(&installation.kind).unwrap();
             assert_eq!(found["networking"]["kubeProxyMode"], said["kube-proxy"], "{name}");
             assert_eq!(found["networking"]["podSubnet"], said["pod-subnet"], "{name}");
@@ -242,6 +268,21 @@ if [ "$1" = "$FAILING" ]; then exit 7; fi
             assert_eq!(without, said["cni"] == "none", "{name}");
             assert_eq!(found["nodes"].as_array().unwrap().len(), 3, "{name}");
         }
+    }
+
+    #[test]
+    fn a_run_chooses_the_families_and_the_number_of_nodes() {
+        let installation = Target::find("kube-proxy-nftables").unwrap().cluster.unwrap();
+        let nodes = KindNodes {
+            count: 2,
+            families: IpFamilies::Dual,
+        };
+        assert_eq!(
+            kind(&installation, nodes),
+            "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nnetworking:\n  ipFamily: dual\n  kubeProxyMode: nftables\n\
+             nodes:\n- role: control-plane\n- role: worker\n"
+        );
+        assert!(!kind(&installation, KindNodes::default()).contains("ipFamily"));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use serde_json::Value;
 use tokio::sync::mpsc::Sender;
 
 use super::changes::changes;
+use crate::plural::seconds;
 
 /// First interval between tries while the API does not answer, and the longest; each is twice the one before.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
@@ -145,7 +146,7 @@ pub(super) async fn follow(
             }
             Err(Gap::Trouble(error)) => following.rest(&error).await,
             Err(Gap::Silent(what, limit)) => {
-                let why = format!("it {what} within {limit:?}; all is listed again");
+                let why = format!("it {what} within {}; all is listed again", seconds(limit));
                 following.rest(&why).await;
             }
         }
@@ -294,7 +295,7 @@ impl Following {
     }
 
     async fn rest(&mut self, error: &impl Display) {
-        let text = format!("the API can't be asked, again in {:?}: {error}", self.wait);
+        let text = format!("the API can't be asked, again in {}: {error}", seconds(self.wait));
         self.tell(EventKind::Trouble, vec![text]).await;
         tokio::select! {
             () = tokio::time::sleep(self.wait) => {}

@@ -66,7 +66,7 @@ fn service(text: &str) -> Result<Service, String> {
                 name: name.to_owned(),
             })
         }
-        _ => Err(format!("expected NAMESPACE/SERVICE, found {text:?}")),
+        _ => Err(format!("expected NAMESPACE/SERVICE, found '{text}'")),
     }
 }
 

@@ -114,7 +114,8 @@ async fn an_agent_is_redirected_to_another_api_endpoint_and_back() {
     let further = "--api-server=https://172.30.0.9:6443";
     let is_redirected = |line: &String| line.starts_with(&redirected) && line.ends_with(further);
     test.has_said(|said| said.iter().any(is_redirected)).await;
-    let kubeconfig = std::fs::read_to_string(format!("{folder}/kubeconfig-node1-redirected")).expect("a file");
+    let kubeconfig =
+        std::fs::read_to_string(format!("{folder}/kubeconfig-node1-redirected")).expect("a file");
     assert!(kubeconfig.contains("https://10.96.0.1:443"), "{kubeconfig}");
 
     faults::redirect_agent(test.lab.cluster(), "node1", None)

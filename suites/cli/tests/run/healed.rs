@@ -1,6 +1,6 @@
 //! Faults that a run leaves on nodes when it is killed with all its processes, and how they are undone.
 
-use std::{fs, path::Path, time::Instant};
+use std::{fs, path::Path, process::Command, time::Instant};
 
 use cluster::Place;
 use faults::{As, At, ForeignPrograms, LeftoverPrograms, Reattached, Remains, Staging};
@@ -14,6 +14,16 @@ use super::{
     privileged,
     support::{Run, lab_up, signal},
 };
+
+/// What a command would do in a lab.
+fn dry_run(command: &str, lab: &str) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_plumbline"))
+        .args([command, "--dry-run", "--lab", lab])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_faults_have_left_on_nodes_is_undone_once_and_the_lab_is_as_before() {
@@ -40,6 +50,16 @@ async fn what_faults_have_left_on_nodes_is_undone_once_and_the_lab_is_as_before(
     leave_programs(&lab, &name).await;
     assert!(left(&lab, "node2").await.exceeds(&before[1]));
 
+    let dry = dry_run("heal", &name);
+    for expected in [
+        &format!("would undo: the pins of {hidden} are hidden"),
+        "would undo: node2: program ",
+        "is left by a helper that was killed",
+    ] {
+        assert!(dry.contains(expected), "{expected}: {dry}");
+    }
+    assert_eq!(dry_run("heal", &name), dry, "nothing is undone by it");
+    assert!(dry_run("cleanup", &name).contains("would remove the namespaces of "));
     let (code, said) = repair("heal", &name);
     assert_eq!(code, Some(0), "{said}");
     for expected in [
@@ -53,6 +73,7 @@ async fn what_faults_have_left_on_nodes_is_undone_once_and_the_lab_is_as_before(
     }
     let (code, said) = repair("heal", &name);
     assert!(code == Some(0) && said.contains("nothing is wrong"), "{said}");
+    assert_eq!(dry_run("heal", &name), "nothing to do\n");
     let (code, said) = repair("cleanup", &name);
     assert!(code == Some(0) && said.contains("are removed"), "{said}");
 

@@ -6,6 +6,7 @@
 )]
 
 mod before;
+mod dry_run;
 mod ending;
 mod existing;
 mod files;
@@ -17,8 +18,10 @@ mod kind_nodes;
 mod labs;
 mod leftovers;
 mod lost;
+mod pipes;
 mod support;
 mod targets;
+mod wrong_inputs;
 
 use std::{
     fs,

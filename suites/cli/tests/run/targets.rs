@@ -73,7 +73,7 @@ fn what_can_not_be_compared_is_an_error_of_its_own() {
     }
     let (code, said) = compare(&["--against", "nothing"]);
     assert!(
-        code == Some(2) && said.contains("there is no such target"),
+        code == Some(2) && said.contains("there is no target nothing"),
         "{code:?} {said}"
     );
 }

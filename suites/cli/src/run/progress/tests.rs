@@ -4,7 +4,7 @@ use cluster::{ApiEndpoints, Capability, Description, Node, software};
 use harness::{limits::Limits, verdict::Verdict};
 use indicatif::{InMemoryTerm, TermLike as _};
 
-use super::*;
+use super::{super::estimate::Place, *};
 use crate::{
     report::{
         files,
@@ -52,7 +52,7 @@ fn expected(settings: &Settings) -> Expected {
         cases: IDS.map(|id| (id.to_owned(), minute)).into(),
         run: minute * u32::try_from(IDS.len()).unwrap(),
     };
-    last.expected_of(&IDS.map(case), settings.limits.profile, true)
+    last.expected_of(&IDS.map(case), settings.limits.profile, Place::Labs)
 }
 
 fn settings(profile: Profile) -> Settings {

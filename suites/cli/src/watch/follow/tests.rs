@@ -122,14 +122,14 @@ async fn told_and_listed_again(watches: Watches, why: &str) {
 
 #[tokio::test]
 async fn a_watch_that_is_never_answered_is_trouble_and_all_is_listed_again() {
-    told_and_listed_again(Watches::NoAnswer, "did not answer a watch within 2s").await;
+    told_and_listed_again(Watches::NoAnswer, "did not answer a watch within 2.0 s").await;
 }
 
 #[tokio::test]
 async fn a_watch_that_says_nothing_and_does_not_end_is_trouble_and_all_is_listed_again() {
     told_and_listed_again(
         Watches::HeadersAlone,
-        "neither said anything on a watch nor ended it within 2s",
+        "neither said anything on a watch nor ended it within 2.0 s",
     )
     .await;
 }

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::clock::Clock;
 
 use super::super::*;
-use crate::run::process::tests::settings;
+use crate::run::{estimate::Place, process::tests::settings};
 
 /// The beginning or end of a case of the catalogue in a lab.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -236,7 +236,7 @@ impl Wanted {
             },
         };
         let profile = settings.limits.profile;
-        let expected = Durations::default().expected_of(cases, profile, false);
+        let expected = Durations::default().expected_of(cases, profile, Place::Labs);
         let progress = Progress::new(profile, &settings.interrupted, expected);
         let ended = fake.clock.run(async {
             let first = fake.make().await.unwrap();
