@@ -5,8 +5,8 @@ use std::{io::Write as _, path::PathBuf, process::ExitCode};
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::{files, format::Report, html, junit, markdown, validate};
-use crate::COULD_NOT_RUN;
+use super::{compare, files, format::Report, html, junit, markdown, validate};
+use crate::{COULD_NOT_RUN, suggestions::near};
 
 /// Show a report again, or check it.
 #[derive(Debug, clap::Args)]
@@ -15,6 +15,8 @@ use crate::COULD_NOT_RUN;
     arg_required_else_help = true,
     after_help = "\
   plumbline report target/plumbline/report.yaml --html > report.html
+  plumbline report target/plumbline/report.yaml --svg CASE > timeline.svg
+  plumbline report compare before.yaml after.yaml    what changed, and who keeps which claim
   plumbline report validate report.yaml        exit code 0, or 2 and everything that is wrong
   plumbline report schema                      the format as JSON Schema"
 )]
@@ -26,6 +28,9 @@ pub(crate) struct Arguments {
     /// Print one HTML file that needs no network
     #[arg(long, group = "format")]
     html: bool,
+    /// Print the timeline of a case as an SVG file, for documents
+    #[arg(long, group = "format", value_name = "CASE")]
+    svg: Option<String>,
     /// Print JUnit XML
     #[arg(long, group = "format")]
     junit: bool,
@@ -43,6 +48,7 @@ enum Command {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
+    Compare(compare::Arguments),
     /// Print the JSON Schema of the format
     Schema,
 }
@@ -51,22 +57,54 @@ pub(crate) fn report(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let text = match (&arguments.command, &arguments.file) {
         (Some(Command::Schema), _) => schema()?,
         (Some(Command::Validate { files }), _) => return Ok(validated(files)),
+        (Some(Command::Compare(arguments)), _) => return compare::compare(arguments),
         (None, Some(file)) => {
             let mut report = files::read(file)?;
             let folder = file.parent().unwrap_or(file);
             files::read_timelines(&mut report, folder)?;
-            match (arguments.html, arguments.junit, arguments.markdown) {
+            match (
+                arguments.html,
+                arguments.junit,
+                arguments.markdown,
+                &arguments.svg,
+            ) {
                 (true, ..) => html::render(&report),
-                (_, true, _) => junit::render(&report)?,
-                (.., true) => markdown::render(&report),
-                (false, false, false) => super::text::table(&report, folder),
+                (_, true, ..) => junit::render(&report)?,
+                (.., true, _) => markdown::render(&report),
+                (.., Some(case)) => timeline(&report, case)?,
+                (false, false, false, None) => super::text::table(&report, folder),
             }
         }
         (None, None) => anyhow::bail!("expected a report.yaml: `plumbline report --help`"),
     };
-    // The reader may close the pipe early.
-    drop(std::io::stdout().write_all(text.as_bytes()));
+    print(&text);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes to stdout, whose reader may close the pipe early.
+pub(super) fn print(text: &str) {
+    drop(std::io::stdout().write_all(text.as_bytes()));
+}
+
+/// The timeline of a case as an SVG file.
+fn timeline(report: &Report, id: &str) -> anyhow::Result<String> {
+    let cases = &report.cases;
+    let Some(case) = cases.iter().find(|case| case.id == id) else {
+        let near = near(id, cases.iter().map(|case| case.id.as_str()));
+        anyhow::bail!("the report has no case {id:?}{near}; `plumbline report FILE` lists its cases");
+    };
+    let with = cases.iter().filter(|case| case.timeline.is_some());
+    let with: Vec<&str> = with.map(|case| case.id.as_str()).collect();
+    html::svg(case).ok_or_else(|| {
+        let others = match with.as_slice() {
+            [] => "no case of this report has one: evidence lies beside the report.yaml that a run writes".to_owned(),
+            cases => format!("these have one: {}", cases.join(", ")),
+        };
+        anyhow::anyhow!(
+            "the case {id} has no timeline: expected timeline.yaml in its evidence, which cases that failed or disturb \
+             others leave; {others}"
+        )
+    })
 }
 
 /// Prints a line for each valid report and for each problem; exit code 2, if there are problems.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::{
     files,
-    format::{Axis, Case, Cluster, Counts, FORMAT, Finding, Report, Run, Undecided, Verdict},
+    format::{Axis, Case, Cluster, Counts, Explanation, FORMAT, Finding, Report, Run, Undecided, Verdict},
     html, junit, markdown,
     software::tests::example,
-    timeline::{Lane, Mark, MarkKind, Span, Timeline},
+    timeline::{Failure, Lane, Mark, MarkKind, Span, Timeline},
 };
 
 /// A report with a case of each verdict.
@@ -176,15 +176,26 @@ fn failed() -> Case {
             .iter()
             .map(|(words, count)| ((*words).to_owned(), *count))
             .collect(),
+        wrong: 0,
     };
     let old = "answered by old.p1/TCP/8080";
     let new = "answered by new.p2/TCP/8080";
     let refused = "ECONNREFUSED from connect";
     let silent = "nothing, waiting in the handshake";
-    let lane = |client: &str, spans| Lane {
+    let wrong = |span: Span| Span {
+        wrong: span.outcomes.values().sum(),
+        ..span
+    };
+    let lane = |client: &str, spans: Vec<Span>| Lane {
         client: client.into(),
         target: "[connect4] shop (10.96.0.7:80)".into(),
         transport: "TCP".into(),
+        failure: spans.iter().any(|span| span.wrong > 0).then(|| Failure {
+            from: 12.0,
+            to: 20.0,
+            expected: "every probe answered by new.p2/TCP/8080".into(),
+            found: "wrong answers, 160 of 160 outside: 160 answered by old.p1/TCP/8080".into(),
+        }),
         spans,
     };
     let mark = |at, kind, text: &str| Mark {
@@ -194,6 +205,16 @@ fn failed() -> Case {
     };
     Case {
         why: "1 of 1 axes; connect4: the trap answered".into(),
+        explanation: Some(Explanation {
+            expected: "Every connection to shop is answered by new.".into(),
+            happened: "From 12.0 s on, 160 of 160 connections from host@node1 to shop were answered by old."
+                .into(),
+            event: Some(
+                "The agent had been started again 4 s before. The EndpointSlice of shop lists new alone."
+                    .into(),
+            ),
+            next: "Look for programs of an earlier start: plumbline doctor on node1.".into(),
+        }),
         axes: vec![Axis {
             name: "connect4".into(),
             verdict: Verdict::Fail,
@@ -225,7 +246,7 @@ fn failed() -> Case {
                     vec![
                         span(2.0, 8.0, &[(old, 120)]),
                         span(8.0, 12.0, &[(silent, 3)]),
-                        span(12.0, 20.0, &[(old, 160)]),
+                        wrong(span(12.0, 20.0, &[(old, 160)])),
                     ],
                 ),
                 lane(
@@ -261,17 +282,29 @@ fn the_yaml_is_golden_and_reads_as_what_was_written() {
     assert_eq!(files::read(file.path()).unwrap(), alone);
 }
 
+/// A page is one file: it loads nothing.
+pub(crate) fn needs_nothing_from_elsewhere(page: &str) {
+    for outside in ["src=", "url(h", "url(/", "@import", "<link", "http://", "fetch("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+}
+
+/// A page with one element in each line, without its style.
+pub(crate) fn readable(page: &str) -> String {
+    let (before, style) = page.split_once("<style>").expect("a style");
+    let (_, after) = style.split_once("</style>").expect("its end");
+    format!("{before}{after}").replace("><", ">\n<")
+}
+
 #[test]
 fn the_html_is_golden_and_needs_nothing_from_elsewhere() {
     let text = html::render(&report());
-    for outside in ["src=", "url(", "@import", "<script", "<link", "http://"] {
-        assert!(!text.contains(outside), "{outside}");
-    }
+    needs_nothing_from_elsewhere(&text);
     assert!(
         text.contains("answered by &lt;old&gt;"),
         "what others say is text"
     );
-    insta::assert_snapshot!("report.html", text.replace("><", ">\n<"));
+    insta::assert_snapshot!("report.html", readable(&text));
 }
 
 #[test]
