@@ -124,15 +124,16 @@ pub(crate) const COMMON: [&str; 6] = [
     "xtask",
 ];
 
-/// Files that only lint and tests read, which always run. Any other file without a package or part makes everything
+/// Files that only lint, docs and tests read, which always run. Any other file without a package or part makes everything
 /// run.
-pub(crate) const CHECKED_ALWAYS: [&str; 8] = [
+pub(crate) const CHECKED_ALWAYS: [&str; 9] = [
     ".config",
     ".github",
     ".gitignore",
     "LICENSE",
     "clippy.toml",
     "deny.toml",
+    "docs",
     "rustfmt.toml",
     "suites/reports",
 ];

@@ -95,6 +95,11 @@ fn at_each_width(browser: &mut Browser, file: &Path, name: &str, check: impl Fn(
             0,
             "{name} at {width}: text that is too small to read"
         );
+        assert_eq!(
+            page.evaluate(CUT),
+            json!([]),
+            "{name} at {width}: names that are cut off"
+        );
         assert_eq!(page.errors(), [""; 0]);
     }
 }
@@ -104,6 +109,13 @@ const OUTSIDE: &str = "[...document.querySelectorAll('body *')]
     .filter((each) => each instanceof HTMLElement && !each.closest('thead'))
     .filter((each) => each.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
     .map((each) => `${each.tagName} ${each.className} ${each.textContent.slice(0, 60)}`)";
+
+/// Names of clients that do not end before their strips begin.
+const CUT: &str = "[...document.querySelectorAll('.chart .client')]
+    .filter((each) => each.getBoundingClientRect().width > 0)
+    .filter((each) => each.getBoundingClientRect().right >
+      each.closest('.chart').querySelector('.strip').getBoundingClientRect().left)
+    .map((each) => each.textContent)";
 
 /// The number of texts of charts that are less than 10 pixels high.
 const TINY: &str = "[...document.querySelectorAll('.chart text')]

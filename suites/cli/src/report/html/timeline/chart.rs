@@ -14,7 +14,7 @@ use super::{
 };
 
 /// Percent of the width for names of clients; the rest is time.
-const NAMES: f64 = 22.0;
+const NAMES: f64 = 24.0;
 /// Marks closer than this, as a part of the time, are put below each other.
 const CLOSE: f64 = 0.065;
 /// Rows of marks; more are put into the last one.
@@ -341,7 +341,7 @@ fn strip(lane: &Lane, runs: &[Run<'_>], y: u32) -> Markup {
     html! {
         svg x="0" y=(y) width=(percent(NAMES)) height=(LANE) {
             title { (spoken(lane)) }
-            text class=(if lane.failure.is_some() { "client failed" } else { "client" }) x="8" y="11" {
+            text class=(if lane.failure.is_some() { "client failed" } else { "client" }) x="2" y="11" {
                 @if lane.failure.is_some() { "✗ " }
                 (lane.client)
             }
@@ -505,11 +505,11 @@ mod tests {
         let drawing = chart.draw();
         let body = drawing.body.into_string();
         assert!(
-            body.contains(r#"<rect class="judged" x="37.6%" width="46.8%""#),
+            body.contains(r#"<rect class="judged" x="39.2%" width="45.6%""#),
             "{body}"
         );
         assert!(
-            body.contains(r#"<rect class="fault-time" x="29.8%" width="15.6%""#),
+            body.contains(r#"<rect class="fault-time" x="31.6%" width="15.2%""#),
             "{body}"
         );
         assert!(body.contains(
