@@ -16,7 +16,7 @@ use super::{
 use crate::{COULD_NOT_RUN, plural::counted};
 
 const HELP: &str = "\
-Prints which cases end differently and what broke in them, and who keeps which claim; the page has all of it, with
+Prints which cases end differently and what broke in them, and who keeps which claim; the page has all of it, with \
 timelines of cases whose evidence lies beside their reports. A case that only some of the reports have counts as a change.
 
   plumbline report compare before/report.yaml after/report.yaml     what did an upgrade change?

@@ -152,7 +152,8 @@ impl Browser {
 
     fn call(&mut self, session: Option<&str>, method: &str, parameters: Value) -> Value {
         self.number += 1;
-        let mut message = json!({"id": self.number, "method": method, "params": parameters});
+        let mut message = json!({"id": self.number, "method": method});
+        message["params"] = parameters;
         if let Some(session) = session {
             message["sessionId"] = session.into();
         }
