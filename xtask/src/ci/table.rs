@@ -80,6 +80,7 @@ fn tests() -> Vec<Part> {
     vec![
         setup("room", Lane::Tests, &[]),
         setup("netfilter", Lane::Tests, &[]),
+        setup("browser", Lane::Tests, &["netfilter"]),
         setup("kubernetes", Lane::Tests, &[]),
         Part {
             name: "test",
@@ -92,6 +93,7 @@ fn tests() -> Vec<Part> {
                 want("netfilter", "nft"),
                 want("netfilter", "iptables"),
                 want("netfilter", "conntrack"),
+                want("browser", "chromium"),
             ],
             inputs: Inputs::Everything,
             work: Work::Tests,
@@ -102,10 +104,10 @@ fn tests() -> Vec<Part> {
 /// In the order of their users. One at a time may install packages: these begin after the set-up of the tests.
 fn set_ups() -> Vec<Part> {
     vec![
-        setup("kind-host", Lane::SetUps, &["netfilter"]),
-        setup("bpf-linker", Lane::SetUps, &["netfilter"]),
+        setup("kind-host", Lane::SetUps, &["netfilter", "browser"]),
+        setup("bpf-linker", Lane::SetUps, &["netfilter", "browser"]),
         setup("nightly", Lane::SetUps, &[]),
-        setup("tools", Lane::SetUps, &["netfilter"]),
+        setup("tools", Lane::SetUps, &["netfilter", "browser"]),
     ]
 }
 

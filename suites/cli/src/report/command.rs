@@ -5,9 +5,9 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::{files, format::Report, html, junit, markdown, validate};
+use super::{compare, files, format::Report, html, junit, markdown, validate};
 use crate::{
-    COULD_NOT_RUN,
+    COULD_NOT_RUN, suggestions,
     terminal::{self, OutputArgs},
 };
 
@@ -18,6 +18,8 @@ use crate::{
     arg_required_else_help = true,
     after_help = "\
   plumbline report target/plumbline/report.yaml --html > report.html
+  plumbline report target/plumbline/report.yaml --svg CASE > timeline.svg
+  plumbline report compare before.yaml after.yaml    what changed, and who keeps which claim
   plumbline report validate report.yaml        exit code 0, or 2 and everything that is wrong
   plumbline report schema                      the format as JSON Schema"
 )]
@@ -29,6 +31,9 @@ pub(crate) struct Arguments {
     /// Print one HTML file that needs no network
     #[arg(long, group = "format")]
     html: bool,
+    /// Print the timeline of a case as an SVG file, for documents
+    #[arg(long, group = "format", value_name = "CASE")]
+    svg: Option<String>,
     /// Print JUnit XML
     #[arg(long, group = "format")]
     junit: bool,
@@ -48,6 +53,7 @@ enum Command {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
+    Compare(compare::Arguments),
     /// Print the JSON Schema of the format
     Schema,
 }
@@ -57,15 +63,22 @@ pub(crate) fn report(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let text = match (&arguments.command, &arguments.file) {
         (Some(Command::Schema), _) => schema()?,
         (Some(Command::Validate { files }), _) => return Ok(validated(files)),
+        (Some(Command::Compare(arguments)), _) => return compare::compare(arguments),
         (None, Some(file)) => {
             let mut report = files::read(file)?;
             let folder = file.parent().unwrap_or(file);
             files::read_timelines(&mut report, folder)?;
-            match (arguments.html, arguments.junit, arguments.markdown) {
+            match (
+                arguments.html,
+                arguments.junit,
+                arguments.markdown,
+                &arguments.svg,
+            ) {
                 (true, ..) => html::render(&report),
-                (_, true, _) => junit::render(&report, folder)?,
-                (.., true) => markdown::render(&report),
-                (false, false, false) => {
+                (_, true, ..) => junit::render(&report, folder)?,
+                (.., true, _) => markdown::render(&report),
+                (.., Some(case)) => timeline(&report, case)?,
+                (false, false, false, None) => {
                     super::text::table(&report, folder, arguments.output.verbosity(), terminal::width())
                 }
             }
@@ -74,6 +87,32 @@ pub(crate) fn report(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     terminal::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The timeline of a case as an SVG file.
+fn timeline(report: &Report, id: &str) -> anyhow::Result<String> {
+    let cases = &report.cases;
+    let Some(case) = cases.iter().find(|case| case.id == id) else {
+        let ids = cases.iter().map(|case| case.id.as_str());
+        anyhow::bail!(suggestions::unknown(
+            "case in the report",
+            id,
+            ids,
+            "plumbline report FILE"
+        ));
+    };
+    let with = cases.iter().filter(|case| case.timeline.is_some());
+    let with: Vec<&str> = with.map(|case| case.id.as_str()).collect();
+    html::svg(case).ok_or_else(|| {
+        let others = match with.as_slice() {
+            [] => "no case of this report has one: evidence lies beside the report.yaml that a run writes".to_owned(),
+            cases => format!("these have one: {}", cases.join(", ")),
+        };
+        anyhow::anyhow!(
+            "the case {id} has no timeline: expected timeline.yaml in its evidence, which cases that failed or disturb \
+             others leave; {others}"
+        )
+    })
 }
 
 /// Prints a line for each valid report and for each problem; exit code 2, if there are problems.

@@ -106,9 +106,10 @@ pub(crate) fn yaml(report: &Report) -> anyhow::Result<String> {
 }
 
 /// Writes atomically: if the disk is full, the old file stays.
-fn put(path: &Path, text: &str) -> anyhow::Result<()> {
+pub(super) fn put(path: &Path, text: &str) -> anyhow::Result<()> {
     let failed = || format!("failed to write {}", path.display());
-    let folder = path.parent().unwrap_or(path);
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(folder).with_context(failed)?;
     file.write_all(text.as_bytes()).with_context(failed)?;
     let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);

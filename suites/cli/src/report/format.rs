@@ -167,8 +167,8 @@ pub(crate) struct Case {
     /// Folder of the evidence, relative to that of the report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) evidence: Option<String>,
-    /// What every client saw, for disruptive cases and those that failed the run: a file of its own, in the case's
-    /// evidence.
+    /// What every client saw, for disruptive cases, those that failed the run, and those whose attempts were kept: a file
+    /// of its own, in the case's evidence.
     #[serde(skip)]
     pub(crate) timeline: Option<Timeline>,
     /// Earlier tries of the case, in order: all were inconclusive.

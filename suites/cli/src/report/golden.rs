@@ -9,7 +9,7 @@ use super::{
     format::{Axis, Case, Cluster, Counts, Explanation, FORMAT, Finding, Report, Run, Undecided, Verdict},
     html, junit, markdown,
     software::tests::example,
-    timeline::{Lane, Mark, MarkKind, Span, Timeline},
+    timeline::{Failure, Lane, Mark, MarkKind, Span, Timeline},
 };
 
 /// A report with a case of each verdict.
@@ -99,7 +99,7 @@ fn case(id: &str, verdict: Verdict) -> Case {
         exempt: None,
         started: "2026-05-04T03:02:03.5Z".to_owned(),
         seconds: if ran { 51.25 } else { 0.0 },
-        replay: format!("plumbline run --filter '^{id}$' --seed 7"),
+        replay: format!("plumbline run {id} --seed 7"),
         axes: if ran {
             vec![
                 axis("IPv4, 1 shared, victim older"),
@@ -158,7 +158,7 @@ fn joint() -> Case {
         claims: BTreeMap::from([(claim.id.to_string(), claim.sentence.clone())]),
         tier: claim.tier.to_string(),
         why: format!("1 of 2 axes; {name}: {why}"),
-        replay: format!("plumbline run --filter '^{}$' --seed 7", claim.id),
+        replay: format!("plumbline run {} --seed 7", claim.id),
         seconds: 0.0,
         axes: vec![
             axis(name, Verdict::Fail, &[found]),
@@ -178,15 +178,26 @@ fn failed() -> Case {
             .iter()
             .map(|(words, count)| ((*words).to_owned(), *count))
             .collect(),
+        wrong: 0,
     };
     let old = "answered by old.p1/TCP/8080";
     let new = "answered by new.p2/TCP/8080";
     let refused = "ECONNREFUSED from connect";
     let silent = "nothing, waiting in the handshake";
-    let lane = |client: &str, spans| Lane {
+    let wrong = |span: Span| Span {
+        wrong: span.outcomes.values().sum(),
+        ..span
+    };
+    let lane = |client: &str, spans: Vec<Span>| Lane {
         client: client.into(),
         target: "[connect4] shop (10.96.0.7:80)".into(),
         transport: "TCP".into(),
+        failure: spans.iter().any(|span| span.wrong > 0).then(|| Failure {
+            from: 12.0,
+            to: 20.0,
+            expected: "every probe answered by new.p2/TCP/8080".into(),
+            found: "wrong answers, 160 of 160 outside: 160 answered by old.p1/TCP/8080".into(),
+        }),
         spans,
     };
     let mark = |at, kind, text: &str| Mark {
@@ -205,7 +216,7 @@ fn failed() -> Case {
                 .into(),
         ),
         next: "The same as cilium/cilium#1 <or another>? Each attempt is in evidence/stale-sock-legacy-multi/attempts.jsonl.gz. \
-               To run it again: plumbline run --filter '^stale-sock-legacy-multi$' --seed 7"
+               To run it again: plumbline run stale-sock-legacy-multi --seed 7"
             .into(),
     };
     Case {
@@ -242,7 +253,7 @@ fn failed() -> Case {
                     vec![
                         span(2.0, 8.0, &[(old, 120)]),
                         span(8.0, 12.0, &[(silent, 3)]),
-                        span(12.0, 20.0, &[(old, 160)]),
+                        wrong(span(12.0, 20.0, &[(old, 160)])),
                     ],
                 ),
                 lane(
@@ -278,17 +289,29 @@ fn the_yaml_is_golden_and_reads_as_what_was_written() {
     assert_eq!(files::read(file.path()).unwrap(), alone);
 }
 
+/// A page is one file: it loads nothing.
+pub(crate) fn needs_nothing_from_elsewhere(page: &str) {
+    for outside in ["src=", "url(h", "url(/", "@import", "<link", "http://", "fetch("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+}
+
+/// A page with one element in each line, without its style.
+pub(crate) fn readable(page: &str) -> String {
+    let (before, style) = page.split_once("<style>").expect("a style");
+    let (_, after) = style.split_once("</style>").expect("its end");
+    format!("{before}{after}").replace("><", ">\n<")
+}
+
 #[test]
 fn the_html_is_golden_and_needs_nothing_from_elsewhere() {
     let text = html::render(&report());
-    for outside in ["src=", "url(", "@import", "<script", "<link", "http://"] {
-        assert!(!text.contains(outside), "{outside}");
-    }
+    needs_nothing_from_elsewhere(&text);
     assert!(
         text.contains("answered by &lt;old&gt;"),
         "what others say is text"
     );
-    insta::assert_snapshot!("report.html", text.replace("><", ">\n<"));
+    insta::assert_snapshot!("report.html", readable(&text));
 }
 
 #[test]

@@ -110,9 +110,9 @@ fn case(report: CaseReport, exempt: Option<String>, out: &Path, of_every_case: &
     });
     let mut shown = None;
     if let Some(evidence) = &report.evidence
-        && (disruptive || report.verdict.fails_the_run())
+        && (disruptive || report.verdict.fails_the_run() || timeline::has_attempts(evidence))
     {
-        match timeline_of(evidence) {
+        match timeline_of(evidence, &report.axes) {
             Ok(found) => shown = found,
             Err(why) => warnings.push(why),
         }
@@ -166,8 +166,8 @@ fn within(out: &Path, path: &Path) -> String {
 }
 
 /// `None`, if the case has no history because its process ended early.
-fn timeline_of(evidence: &Path) -> Result<Option<timeline::Timeline>, String> {
-    match timeline::read(evidence) {
+fn timeline_of(evidence: &Path, axes: &[AxisReport]) -> Result<Option<timeline::Timeline>, String> {
+    match timeline::read(evidence, axes) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         other => {
             other.map_err(|error| format!("no timeline, as {} can't be read: {error}", evidence.display()))

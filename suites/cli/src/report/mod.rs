@@ -7,9 +7,12 @@
 //! ```
 //!
 //! `format.rs` is the public format; `suites/reports/schema` is its JSON Schema. `validate.rs`: further rules of a
-//! report. `software.rs`: versions. `timeline.rs`: what every client saw. `explanation.rs`: what broke, in sentences. `text.rs`: for a terminal. `command.rs`:
-//! `plumbline report`, which also prints Markdown (`markdown.rs`).
+//! report. `software.rs`: versions. `timeline.rs`: what every client saw. `explanation.rs`: what broke, in sentences.
+//! `coverage.rs`: the part of the catalogue that a report decides. `text.rs`: for a terminal. `command.rs`: `plumbline
+//! report`, which also prints Markdown (`markdown.rs`). `compare.rs`: several reports side by side.
 pub(crate) mod command;
+mod compare;
+mod coverage;
 mod explanation;
 pub(crate) mod files;
 pub(crate) mod format;

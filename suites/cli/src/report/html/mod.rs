@@ -1,18 +1,34 @@
-//! report.html: one file that needs no network and suits phones, dark mode and paper.
+//! Pages: report.html and the comparison of reports. Each is one file that needs no network and suits phones, dark mode and
+//! paper; its script only filters.
 //!
-//! `timeline.rs`: charts of what the clients saw. `style.css`: the style.
+//! `banner.rs`: the verdict and the coverage. `matrix.rs`: claims by area. `case.rs`: what is known of a case.
+//! `environment.rs`: where and how it ran. `detail.rs`: how much of it is
+//! shown. `frame.rs`: what pages share. `comparison.rs`: several reports. `timeline/`: charts of what clients saw.
+mod banner;
+mod case;
+mod comparison;
+mod detail;
+mod environment;
+mod frame;
+mod matrix;
 mod timeline;
 
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 
-use super::{
-    format::{Axis, Case, Report, Verdict},
-    software::AgentSoftware,
-};
+use super::format::{Case, Report};
 use crate::plural::counted;
+use detail::Detail;
 
-/// The text of the file.
+pub(super) use comparison::render as comparison;
+pub(super) use timeline::svg;
+
+/// The text of report.html.
 pub(crate) fn render(report: &Report) -> String {
+    let labelled = |labels: &[&str]| -> Vec<&Case> {
+        let is_one = |case: &&Case| labels.contains(&case.label());
+        report.cases.iter().filter(is_one).collect()
+    };
+    let detail = Detail::of([report]);
     let title = format!(
         "plumbline{}: {} on {}",
         report
@@ -21,227 +37,157 @@ pub(crate) fn render(report: &Report) -> String {
         report.cluster.target,
         report.cluster.provider
     );
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                title { (title) }
-                style { (PreEscaped(include_str!("style.css"))) }
-            }
-            body {
-                header {
-                    h1 { (title) }
-                    @if let Some(words) = report.no_conformance() {
-                        p class="inconclusive" {
-                            strong { (words) } ": one axis of each row, a short hold, few probes. What passed here has not passed the suite."
-                        }
-                    }
-                    p class="soft" {
-                        (report.started) ", " (format!("{:.1} s", report.seconds))
-                        @if report.interrupted { ", " strong class="inconclusive" { "interrupted" } }
-                    }
-                    (summary(report))
-                }
-                main {
-                    (environment(report))
-                    (matrix(report))
-                    section aria-labelledby="cases" {
-                        h2 id="cases" { "Cases" }
-                        @for case in &report.cases { (details(case)) }
-                    }
-                }
-                footer class="soft small" {
-                    p { "plumbline " (report.plumbline) ", " (report.format) }
-                }
-            }
-        }
+    let main = html! {
+        (section("failed", "What failed", &labelled(&["fail"]), detail, true))
+        (section("undecided", "What could not be decided", &labelled(&["inconclusive"]), detail, true))
+        (matrix::render(report))
+        (section("exempt", "What the target is known not to keep", &labelled(&["exempt"]), detail, false))
+        (section("passed", "What passed", &labelled(&["pass"]), detail, false))
+        (section("left-out", "What did not run", &labelled(&["skipped", "not-supported"]), detail, false))
+        (environment::render(report))
     };
-    page.into_string()
+    let from = format!("plumbline {}, {}", report.plumbline, report.format);
+    frame::page(&title, &banner::render(report), &main, &from)
 }
 
-fn summary(report: &Report) -> Markup {
-    let counts = &report.counts;
-    let all = [
-        ("pass", "passed", counts.pass),
-        ("fail", "failed", counts.fail),
-        ("inconclusive", "inconclusive", counts.inconclusive),
-        ("exempt", "exempt", counts.exempt),
-        ("skipped", "skipped", counts.skipped),
-        ("not-supported", "not supported", counts.not_supported),
-    ];
+/// Cases below a heading; nothing without any.
+fn section(id: &str, heading: &str, cases: &[&Case], detail: Detail, is_open: bool) -> Markup {
+    if cases.is_empty() {
+        return html! {};
+    }
     html! {
-        ul class="sum" aria-label="How the cases ended" {
-            @for (class, words, count) in all {
-                li { b class=(if count == 0 { "soft" } else { class }) { (count) } (words) }
-            }
+        section aria-labelledby=(id) {
+            h2 id=(id) { (heading) " " span class="soft" { (counted(cases.len(), "case", "cases")) } }
+            @for each in cases { (case::render(each, detail, is_open)) }
         }
     }
 }
 
-fn environment(report: &Report) -> Markup {
-    let cluster = &report.cluster;
-    let or_none = |all: &[String]| {
-        if all.is_empty() {
-            "none".to_owned()
-        } else {
-            all.join(", ")
-        }
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            format::{Axis, Counts, Finding, Verdict},
+            golden,
+            timeline::{Failure, Lane, Mark, MarkKind, Span, Timeline},
+        },
+        *,
     };
-    let nodes: Vec<String> = cluster
-        .nodes
-        .iter()
-        .map(|(name, addresses)| {
-            let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-            format!("{name} ({})", addresses.join(", "))
-        })
-        .collect();
-    html! {
-        section aria-labelledby="where" {
-            h2 id="where" { "Where and how" }
-            dl {
-                dt { "target" } dd { (cluster.target) }
-                dt { "provider" } dd { (cluster.provider) }
-                dt { "kernel" } dd { (cluster.kernel) }
-                dt { "families" } dd { (or_none(&cluster.families)) }
-                dt { "features" } dd { (or_none(&cluster.features)) }
-                dt { "nodes" } dd { (nodes.join(", ")) }
-                dt { "seed" } dd { (report.run.seed) @if report.run.shuffled { ", cases shuffled" } }
-                dt { "limits" } dd { "profile " (report.run.profile) }
-                @for axis in &cluster.axes_not_enabled { dt { "not" } dd { (axis) } }
-                @for (name, text) in cluster.software.lines() { dt { (name) } dd { (text) } }
-                @for words in &cluster.deviations_not_applied { dt { "no exemption" } dd { (words) } }
-            }
-            (configuration(report))
-            details class="small" {
-                summary { "All limits" }
-                dl { @for (name, value) in &report.limits { dt { (name) } dd { (value) } } }
-            }
+
+    const MOST_BYTES: usize = 2_000_000;
+
+    /// A lane of an axis in which every column differs from its neighbours.
+    fn lane(axis: usize, client: usize) -> Lane {
+        let span = |column: u32| Span {
+            from: f64::from(column),
+            to: f64::from(column + 1),
+            outcomes: (0..=column % 5)
+                .map(|backend| (format!("answered by b{backend:02}.p465120-000/TCP/8000"), 9))
+                .chain([("ECONNREFUSED from connect".to_owned(), 1 + column % 7)])
+                .collect(),
+            wrong: column % 3,
+        };
+        Lane {
+            client: format!("host@plumbline-worker{client}"),
+            target: format!(
+                "[IPv4, {axis} shared, victim older, annotation and port] t-ext:7480 (10.96.125.70:7480)"
+            ),
+            transport: "UDP (connected)".into(),
+            spans: (0..160).map(span).collect(),
+            failure: Some(Failure {
+                from: 28.0,
+                to: 66.0,
+                expected: "every probe served by exactly {b01.p465120-000/TCP/8000}".into(),
+                found: "new connections refused, 207 of 238 outside: 207 ECONNREFUSED from connect".into(),
+            }),
         }
     }
-}
 
-/// How agents were configured.
-fn configuration(report: &Report) -> Markup {
-    let configured = |agent: &&AgentSoftware| !agent.arguments.is_empty() || !agent.environment.is_empty();
-    html! {
-        @for agent in report.cluster.software.agents.iter().filter(configured) {
-            details class="small" {
-                summary { "Configuration of " (agent.name) }
-                pre {
-                    @for argument in &agent.arguments { (argument) "\n" }
-                    @for (name, value) in &agent.environment { (name) "=" (value) "\n" }
+    /// Every case of the catalogue failed in 48 axes, with 16 findings in each, and everything that a timeline can have.
+    fn large() -> Report {
+        let mut report = golden::report();
+        let failed = report.cases[1].clone();
+        report.cases = cases::ALL
+            .iter()
+            .map(|known| {
+                let axis = |number: usize| Axis {
+                    name: format!("IPv{}, {number} shared, victim older, annotation and port", 4 + number % 2 * 2),
+                    verdict: Verdict::Fail,
+                    why: "[IPv4, 1 shared, victim older] t-ext:7480 (10.96.125.70:7480) TCP from pod@node1: refused".into(),
+                    findings: vec![
+                        Finding {
+                            subject: "[IPv4, 1 shared, victim older] t-ext:7480 (10.96.125.70:7480) TCP from pod@node1".into(),
+                            expected: "every probe served by exactly {b01.p465120-000/TCP/8000}".into(),
+                            found: "new connections refused, 207 of 238 outside: 207 ECONNREFUSED from connect".into(),
+                            attempts: vec!["at 1795759843.102141 pod@node1 ? → 10.96.125.70:7480 TCP: ECONNREFUSED from connect after 0.0 ms (nonce 73151ce40f93bf9c-20-31)".into(); 5],
+                        };
+                        16
+                    ],
+                };
+                Case {
+                    id: known.id.to_owned(),
+                    area: known.area.to_owned(),
+                    claims: known
+                        .claims
+                        .iter()
+                        .filter_map(|id| cases::claims::find(id))
+                        .map(|claim| (claim.id.to_string(), claim.sentence.clone()))
+                        .collect(),
+                    axes: (0..48).map(axis).collect(),
+                    recorded: (0..40).map(|number| (format!("delay at most: IPv4, {number} shared, victim older"), "12 ms".to_owned())).collect(),
+                    timeline: Some(Timeline {
+                        seconds: 160.0,
+                        marks: (0..60)
+                            .map(|number| Mark {
+                                at: f64::from(number),
+                                kind: if number % 2 == 0 { MarkKind::Fault } else { MarkKind::Phase },
+                                text: "the agent of node1 is killed, its programs stay attached to the cgroup".into(),
+                            })
+                            .collect(),
+                        lanes: (0..40).map(|number| lane(number / 20, number)).collect(),
+                        more_lanes: 254,
+                    }),
+                    ..failed.clone()
                 }
-            }
-        }
+            })
+            .collect();
+        report.counts = Counts::of(&report.cases);
+        report
     }
-}
 
-fn matrix(report: &Report) -> Markup {
-    html! {
-        section aria-labelledby="matrix" {
-            h2 id="matrix" { "Claims and axes" }
-            table {
-                thead { tr { th scope="col" { "Claim" } th scope="col" { "Verdict" } th scope="col" { "Axes" } } }
-                tbody {
-                    @for case in &report.cases {
-                        @for (claim, text) in &case.claims {
-                            tr {
-                                th scope="row" {
-                                    a href={ "#" (case.id) } { (claim) }
-                                    @if claim != &case.id { span class="soft small" { " by " (case.id) } }
-                                    p class="soft small" style="font-weight:400" { (text) }
-                                }
-                                td { (mark_of(case)) }
-                                td { (axes(case)) }
-                            }
-                        }
-                    }
-                }
-            }
+    #[test]
+    fn a_report_in_which_every_case_failed_is_small_enough_to_be_sent() {
+        let report = large();
+        assert!(report.cases.len() > 60, "{}", report.cases.len());
+        let text = render(&report);
+        assert!(text.len() < MOST_BYTES, "{} bytes", text.len());
+        for case in &report.cases {
+            assert!(
+                text.contains(&format!("<details class=\"case\" id=\"{}\" open ", case.id)),
+                "{}",
+                case.id
+            );
         }
+        assert_eq!(
+            text.matches("<figure class=\"timeline\">").count(),
+            report.cases.len()
+        );
+        let reports = [("a".to_owned(), report.clone()), ("b".to_owned(), report)];
+        let compared = crate::report::compare::Comparison::of(reports.to_vec());
+        assert!(comparison(&compared).len() < MOST_BYTES);
     }
-}
 
-fn axes(case: &Case) -> Markup {
-    html! {
-        @if case.axes.is_empty() { span class="soft small" { "none ran" } }
-        ul class="axes" {
-            @for axis in &case.axes {
-                li class=(axis.verdict.name()) { (sign(axis.verdict)) " " (axis.name) }
-            }
-        }
-    }
-}
-
-/// A sign that distinguishes verdicts without colour.
-fn sign(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Pass => "✓",
-        Verdict::Fail => "✗",
-        Verdict::Inconclusive => "?",
-        Verdict::Skipped | Verdict::NotSupported => "–",
-    }
-}
-
-fn mark_of(case: &Case) -> Markup {
-    html! { span class={ "verdict " (case.label()) } { (sign(case.verdict)) " " (case.label()) } }
-}
-
-fn details(case: &Case) -> Markup {
-    let (passed, all) = case.passed_axes();
-    html! {
-        details id=(case.id) open[case.has_details()] {
-            summary {
-                (mark_of(case)) " " strong { (case.id) } " "
-                span class="soft small" {
-                    (case.tier) ", " (passed) " of " (counted(all, "axis", "axes")) ", " (format!("{:.1} s", case.seconds))
-                }
-            }
-            @for text in case.claims.values() { p { (text) } }
-            @if !case.why.is_empty() { p class=(case.label()) { (case.why) } }
-            @if let Some(exempt) = &case.exempt { p class="exempt" { "exempt: " (exempt) } }
-            @for warning in &case.warnings { p class="inconclusive" { "warning: " (warning) } }
-            @for (number, earlier) in (1..).zip(&case.undecided) {
-                p class="inconclusive" { "try " (number) " was inconclusive: " (earlier.why) }
-                @if let Some(evidence) = &earlier.evidence { p class="small" { "its evidence: " (link(evidence)) } }
-            }
-            @for axis in case.axes.iter().filter(|axis| axis.verdict != Verdict::Pass) { (findings(axis)) }
-            @if let Some(shown) = &case.timeline { (timeline::render(&case.id, shown)) }
-            @if !case.axes_not_enabled.is_empty() {
-                h4 { "Axes that did not run" }
-                ul class="small" { @for axis in &case.axes_not_enabled { li { (axis) } } }
-            }
-            @if !case.recorded.is_empty() {
-                h4 { "Recorded, not judged" }
-                dl class="small" { @for (name, value) in &case.recorded { dt { (name) } dd { (value) } } }
-            }
-            @if all > 0 || case.evidence.is_some() {
-                h4 { "Again" }
-                pre { (case.replay) }
-            }
-            @if let Some(evidence) = &case.evidence { p class="small" { "evidence: " (link(evidence)) } }
-        }
-    }
-}
-
-/// Link to a folder beside the report; a folder name is never taken for an absolute URL.
-fn link(folder: &str) -> Markup {
-    html! { a href={ "./" (folder) "/" } { code { (folder) } } }
-}
-
-fn findings(axis: &Axis) -> Markup {
-    html! {
-        h4 { span class=(axis.verdict.name()) { (sign(axis.verdict)) " " (axis.verdict.name()) } ": " (axis.name) }
-        @if axis.findings.is_empty() { p class="small" { (axis.why) } }
-        @for finding in &axis.findings {
-            dl class="small" {
-                dt { "who" } dd { (finding.subject) }
-                dt { "expected" } dd { (finding.expected) }
-                dt { "found" } dd { (finding.found) }
-            }
-            @if !finding.attempts.is_empty() { pre { (finding.attempts.join("\n")) } }
-        }
+    #[test]
+    fn what_failed_comes_first_and_everything_else_is_folded() {
+        let text = render(&golden::report());
+        let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("no {part}"));
+        assert!(at("id=\"failed\"") < at("id=\"claims\""));
+        assert!(at("id=\"claims\"") < at("id=\"passed\""));
+        assert!(text.contains("<details class=\"case\" id=\"stale-sock-legacy-multi\" open "));
+        assert!(text.contains("<details class=\"case\" id=\"release-prefix-empty-list\" data"));
+        let case = &text[at("id=\"stale-sock-legacy-multi\" open")..];
+        let at = |part: &str| case.find(part).unwrap_or_else(|| panic!("no {part}"));
+        assert!(at("<figure class=\"timeline\"") < at("class=\"broke\""));
+        assert!(at("class=\"broke\"") < at("class=\"finding\""));
     }
 }

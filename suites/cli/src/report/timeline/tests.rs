@@ -28,7 +28,7 @@ fn timeline(events: &[String], attempts: Option<&[String]>) -> Option<Timeline> 
     if let Some(attempts) = attempts {
         write(&folder.path().join(ATTEMPTS), attempts);
     }
-    read(folder.path()).unwrap()
+    read(folder.path(), &[]).unwrap()
 }
 
 fn phase(second: u64, name: &str) -> String {
@@ -110,6 +110,7 @@ fn where_attempts_were_only_counted_each_phase_is_a_span_and_lanes_are_few() {
         from,
         to,
         outcomes: outcomes(all),
+        wrong: 0,
     };
     let expected = [
         span(1.0, 10.0, &[("answered by b1", 7), ("answered by b2", 3)]),
@@ -131,6 +132,106 @@ fn where_attempts_were_only_counted_each_phase_is_a_span_and_lanes_are_few() {
         found.lanes.iter().any(|lane| lane.client == "pod@node1"),
         "it covers most"
     );
+}
+
+/// The verdict of an axis about one lane: attempts from a second on were refused.
+fn refused(axis: &str, client: &str, target: &str, from: u64) -> AxisReport {
+    let first = attempt(from, client, REFUSED).replace("[a] t", target);
+    let violation = Finding {
+        weight: Weight::Violation,
+        subject: format!("{target} TCP from {client}"),
+        expected: "every probe served by exactly {b}".to_owned(),
+        found: "new connections refused, 10 of 20 outside: 10 ECONNREFUSED from the handshake".to_owned(),
+        first: vec![serde_json::from_str(&first).unwrap()],
+        counted: None,
+    };
+    AxisReport::new(
+        axis,
+        harness::verdict::Verdict::Fail { why: "w".into() },
+        vec![violation],
+    )
+}
+
+#[test]
+fn attempts_that_a_verdict_found_wrong_are_marked_and_their_lanes_come_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let events = [phase(0, "control"), phase(10, "verdict"), phase(30, "heal")];
+    write(&folder.path().join(HISTORY), &events);
+    let of = |client: &str, target: &str, outcome: &str, seconds: std::ops::Range<u64>| {
+        let one = |second| attempt(second, client, outcome).replace("[a] t", target);
+        seconds.map(one).collect::<Vec<_>>()
+    };
+    let lines = [
+        // Covers most of the time, and belongs to no axis.
+        of("host", "background", SILENT, 0..40),
+        // Refused before the verdict and after it, too: that is not what the verdict is about.
+        of("pod", "[b] t", REFUSED, 5..40),
+        of("pod", "[b] t", SILENT, 12..13),
+        of("host", "[b] t", SILENT, 10..12),
+    ];
+    write(&folder.path().join(ATTEMPTS), &lines.concat());
+    let axes = [
+        AxisReport::new("a", harness::verdict::Verdict::Pass, Vec::new()),
+        refused("b", "pod", "[b] t", 20),
+    ];
+    let found = read(folder.path(), &axes).unwrap().unwrap();
+    let lanes: Vec<_> = found
+        .lanes
+        .iter()
+        .map(|lane| (lane.client.as_str(), lane.target.as_str()))
+        .collect();
+    assert_eq!(
+        lanes,
+        [("pod", "[b] t"), ("host", "[b] t"), ("host", "background")]
+    );
+    let failure = found.lanes[0].failure.as_ref().unwrap();
+    assert_eq!((failure.from, failure.to), (10.0, 29.0));
+    let wrong: Vec<f64> = found.lanes[0]
+        .spans
+        .iter()
+        .filter(|span| span.wrong > 0)
+        .map(|span| span.from)
+        .collect();
+    let all: u32 = found.lanes[0].spans.iter().map(|span| span.wrong).sum();
+    assert_eq!((all, wrong.len()), (10, 10), "seconds 20 to 29");
+    assert!(wrong[0] > 19.0 && wrong[9] < 30.0, "{wrong:?}");
+    let right = [1, 2].map(|lane| found.lanes[lane].spans.iter().map(|span| span.wrong).sum::<u32>());
+    assert_eq!(right, [0, 0]);
+    assert_eq!(
+        (found.lanes[0].axis(), found.lanes[0].destination()),
+        (Some("b"), "t")
+    );
+    assert_eq!(
+        (found.lanes[2].axis(), found.lanes[2].destination()),
+        (None, "background")
+    );
+}
+
+#[test]
+fn an_outcome_is_wrong_only_if_the_finding_counts_it() {
+    let finding = |found: &str| Finding {
+        weight: Weight::Violation,
+        subject: String::new(),
+        expected: String::new(),
+        found: found.to_owned(),
+        first: Vec::new(),
+        counted: None,
+    };
+    let found =
+        finding("wrong answers (3), 5 of 9 outside: 3 answered by b10.ns/TCP/80, 2 EPERM from connect; late");
+    for (outcome, expected) in [
+        ("answered by b10.ns/TCP/80", true),
+        ("EPERM from connect", true),
+        ("answered by b10.ns/TCP/8", false),
+        ("answered by b1", false),
+        ("10.ns/TCP/80", false),
+    ] {
+        assert_eq!(counts(&found, outcome), expected, "{outcome}");
+    }
+    assert!(!counts(
+        &finding("0 of 9 answered by b1.ns/TCP/80"),
+        "answered by b1.ns/TCP/80"
+    ));
 }
 
 #[test]
