@@ -32,7 +32,8 @@ fn words_of(line: &str) -> Option<Vec<String>> {
         Some(&"sudo") => words.iter().position(|word| *word == "plumbline"),
         first => first.map(|_| 0),
     };
-    let named = command.filter(|at| ["plumbline", "target/debug/plumbline", "$program"].contains(&words[*at]));
+    let named =
+        command.filter(|at| ["plumbline", "target/debug/plumbline", "$program"].contains(&words[*at]));
     let passed = |command: &str| words.windows(3).any(|three| three == ["cargo", "xtask", command]);
     let mut parsed = Vec::new();
     let rest = match named {

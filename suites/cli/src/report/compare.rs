@@ -60,7 +60,7 @@ pub(super) fn compare(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     files::put(&arguments.out, &html::comparison(&comparison))?;
     let text = format!(
         "{}\npage: {}\n",
-        comparison.text(arguments.all),
+        comparison.text(arguments.all, terminal::width()),
         arguments.out.display()
     );
     terminal::print(&text)?;
@@ -176,12 +176,15 @@ impl Comparison {
     }
 
     /// For a terminal.
-    fn text(&self, all_claims: bool) -> String {
+    fn text(&self, all_claims: bool, columns: usize) -> String {
+        let wrapped = |words: &str, first: &str, others: &str| {
+            terminal::wrap(words, first, others, columns).join("\n") + "\n"
+        };
         let mut text = String::new();
         for (number, compared) in (1..).zip(&self.reports) {
             text += &format!("{number}  {}: {}\n", compared.label, compared.file);
-            text += &format!("   {}\n", text::counts(&compared.report));
-            text += &format!("   {}\n", compared.coverage.sentence());
+            text += &wrapped(&text::counts(&compared.report), "   ", "   ");
+            text += &wrapped(&compared.coverage.sentence(), "   ", "   ");
         }
         text += &format!("\n{}\n", self.sentence());
         let mut table = self.empty_table("CASE");
@@ -197,7 +200,13 @@ impl Comparison {
         for row in self.changed() {
             let explained = row.cases().enumerate();
             let explained: Vec<String> = explained
-                .filter_map(|(number, case)| Some(format!("  {}  {}\n", number + 1, what_broke(case?)?)))
+                .filter_map(|(number, case)| {
+                    Some(wrapped(
+                        &what_broke(case?)?,
+                        &format!("  {}  ", number + 1),
+                        "     ",
+                    ))
+                })
                 .collect();
             if !explained.is_empty() {
                 text += &format!("\n{}\n{}", row.id, explained.concat());
@@ -360,13 +369,13 @@ mod tests {
 
     #[test]
     fn the_text_is_golden() {
-        insta::assert_snapshot!("comparison.txt", compared().text(false));
+        insta::assert_snapshot!("comparison.txt", compared().text(false, 80));
     }
 
     #[test]
     fn all_claims_are_printed_if_asked_for() {
         let comparison = compared();
-        let [some, all] = [false, true].map(|all| comparison.text(all));
+        let [some, all] = [false, true].map(|all| comparison.text(all, 80));
         let claim = "\n stale-no-reboot ";
         assert!(!some.contains(claim) && all.contains(claim), "{all}");
     }
