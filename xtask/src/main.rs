@@ -31,6 +31,8 @@ mod lint;
 mod miri;
 mod mutants;
 mod runner;
+#[cfg(test)]
+mod scripts;
 mod soak;
 mod steps;
 mod test;

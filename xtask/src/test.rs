@@ -154,7 +154,8 @@ fn package(id: &str) -> Option<&str> {
     }
 }
 
-/// Builds all test programs, and the programs that they start.
+/// Builds all test programs, and the programs that they start. This package has no integration tests, for which cargo
+/// would replace this running program.
 fn built() -> anyhow::Result<Vec<Program>> {
     let arguments = ["test", "--workspace", "--no-run", "--lib", "--bins", "--tests"];
     eprintln!("  ==> build: cargo {}", arguments.join(" "));
@@ -212,9 +213,12 @@ impl Each<'_> {
         if self.unprivileged {
             command.env(UNPRIVILEGED, "1");
         }
-        let status = command
-            .status()
-            .with_context(|| format!("failed to start {}", program.executable.display()))?;
+        let status = command.status().with_context(|| {
+            format!(
+                "failed to start this program for {}",
+                program.executable.display()
+            )
+        })?;
         Ok((status.success(), fs::read(&said)?))
     }
 }

@@ -126,7 +126,7 @@ pub(crate) const COMMON: [&str; 6] = [
 
 /// Files that only lint, docs and tests read, which always run. Any other file without a package or part makes everything
 /// run.
-pub(crate) const CHECKED_ALWAYS: [&str; 9] = [
+pub(crate) const CHECKED_ALWAYS: [&str; 10] = [
     ".config",
     ".github",
     ".gitignore",
@@ -134,6 +134,7 @@ pub(crate) const CHECKED_ALWAYS: [&str; 9] = [
     "clippy.toml",
     "deny.toml",
     "docs",
+    "install.sh",
     "rustfmt.toml",
     "suites/reports",
 ];

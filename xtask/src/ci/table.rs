@@ -181,16 +181,6 @@ fn checks() -> Vec<Part> {
             ],
             ..check("lint", &[BUILT], Inputs::Everything, &["xtask", "lint"])
         },
-        // Documents of this repository are read as a whole, and what they name is in many packages.
-        Part {
-            needs: vec![need("tools", "mdbook")],
-            ..check(
-                "docs",
-                &[BUILT],
-                Inputs::Everything,
-                &["xtask", "docs", "--check"],
-            )
-        },
         // These load programs. An agent without access to other processes, as some tests start, would take them for
         // leftovers of an earlier load; so they begin after the tests.
         check(
@@ -217,6 +207,17 @@ fn checks() -> Vec<Part> {
                 "60",
             ],
         ),
+        // Documents of this repository are read as a whole, and what they name is in many packages. Builds the programs as
+        // `mutants` does: with other features, they would be replaced while tests or e2e start them.
+        Part {
+            needs: vec![need("tools", "mdbook")],
+            ..check(
+                "docs",
+                &["e2e"],
+                Inputs::Everything,
+                &["xtask", "docs", "--check"],
+            )
+        },
     ]
 }
 

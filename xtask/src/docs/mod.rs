@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
 }
 
 /// Packages of the programs that list claims and mutants.
-const PACKAGES: [&str; 2] = ["plumbline", "mutants"];
+const PACKAGES: [&str; 3] = ["plumbline", "reference-agent", "mutants"];
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let root = steps::root();

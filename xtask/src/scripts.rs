@@ -1,4 +1,4 @@
-//! Scripts for users: `install.sh`, from a folder in place of the releases page and with a `gh` of the test; and the summary of
+//! Tests of scripts for users: `install.sh`, from a folder in place of the releases page and with a `gh` of the test; and the summary of
 //! a run on the page of a workflow.
 
 use std::{
