@@ -363,7 +363,10 @@ fn a_timeline_that_is_not_there_is_an_error_that_names_those_that_are() {
     let file = report("fail");
     let file = file.to_str().unwrap();
     for (case, part) in [
-        ("release-prefix-nul-slice", "near is release-prefix-null-slice"),
+        (
+            "release-prefix-nul-slice",
+            "did you mean release-prefix-null-slice?",
+        ),
         (PASSED, "these have one: release-prefix-null-slice"),
     ] {
         let output = plumbline(&["report", file, "--svg", case]);
