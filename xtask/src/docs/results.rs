@@ -147,17 +147,18 @@ impl Results {
                 rows.push([name].into_iter().chain(cells).collect());
             }
         }
+        let commands = self
+            .0
+            .iter()
+            .map(|published| format!("`{}`", published.command()));
+        rows.push(["made by".to_owned()].into_iter().chain(commands).collect());
         let mut text = table(&header, &rows);
-        let _ = write!(
+        let _ = writeln!(
             text,
-            "\nPassed, of the cases that the implementation claims and the cluster could run; [every case]({}). Each \
-             report was made by\n\n```sh\n",
+            "\nPassed, of the cases that the implementation claims and the cluster could run; [every case]({}).",
             link(document, PAGE)
         );
-        for published in &self.0 {
-            let _ = writeln!(text, "{}", published.command());
-        }
-        text + "```\n"
+        text
     }
 
     /// The page with every case.
@@ -271,7 +272,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("sudo plumbline run --provider kind --target ./own.yaml --seed 7\n"),
+            text.contains("| made by | `sudo plumbline run --provider kind --target ./own.yaml --seed 7` |"),
             "{text}"
         );
         let page = results.page(&catalogue()).text;

@@ -54,7 +54,7 @@ pub(crate) struct NodeSoftware {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AgentSoftware {
-    /// The image of the agent's container; in the lab, the path of its program.
+    /// The image of the agent's container; in the lab, the file name of its program.
     pub(crate) name: String,
     /// `sha256:…` of that image or program.
     #[serde(default, skip_serializing_if = "Option::is_none")]

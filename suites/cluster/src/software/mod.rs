@@ -61,7 +61,7 @@ pub struct NodeSoftware {
 /// The agent of some nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct AgentSoftware {
-    /// The image of its container; in the lab, the path of its program.
+    /// The image of its container; in the lab, the file name of its program.
     pub name: String,
     /// `sha256:…` of that image, or of that program.
     pub digest: Option<String>,
@@ -120,8 +120,10 @@ impl AgentSoftware {
                 None
             }
         };
+        // Reports are published: they name the program, whose digest says which it was, and no folder of a machine.
+        let file = path.file_name().unwrap_or(path.as_os_str());
         let found = Self {
-            name,
+            name: file.to_string_lossy().into_owned(),
             digest: digest.ok(),
             version,
             ..Self::default()
@@ -218,12 +220,13 @@ mod tests {
         let (found, not_read) = AgentSoftware::of_program(&path, Some(vec!["v1.36.3".to_owned()])).await;
         assert_eq!(not_read, [""; 0]);
         assert_eq!(found.version.as_deref(), Some("Kubernetes v1.36.3"));
+        assert_eq!(found.name, "agent", "no folder of this machine");
         let digest = found.digest.expect("a digest");
         assert!(digest.starts_with("sha256:") && digest.len() == 71, "{digest}");
         let (found, not_read) = AgentSoftware::of_program(Path::new("/no/agent"), None).await;
         assert_eq!((found.digest, found.version), (None, None));
         assert!(
-            not_read.len() == 2 && not_read[1].contains("`version`"),
+            not_read.len() == 2 && not_read[0].contains("/no/agent") && not_read[1].contains("`version`"),
             "{not_read:?}"
         );
     }

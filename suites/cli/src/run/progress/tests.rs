@@ -89,7 +89,7 @@ fn description() -> Description {
         software: software::Software {
             kubernetes: Some("v1.36.1".into()),
             agents: vec![software::AgentSoftware {
-                name: "target/debug/reference-agent".into(),
+                name: "reference-agent".into(),
                 version: Some("reference-agent 0.1.0".into()),
                 ..Default::default()
             }],
