@@ -1,6 +1,6 @@
 //! What people see: how much of it, in which colours, and how wide.
 //!
-//! Text for people always has colours; [`print`] and the lines of `live.rs` remove them where they are not wanted:
+//! Text for people always has colours; [`print()`] and the lines of `live.rs` remove them where they are not wanted:
 //! without a terminal, with `NO_COLOR`, or by `--color`.
 //!
 //! - `live.rs`: lines on stderr while a command runs, above a bar that is redrawn.
