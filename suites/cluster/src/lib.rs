@@ -100,6 +100,32 @@ pub enum Capability {
     SecondNetwork,
 }
 
+impl Capability {
+    /// All of them. A variant that is not listed changes the length, and does not compile; the last one stays the last.
+    pub const ALL: [Self; Self::SecondNetwork as usize + 1] = [
+        Self::Ipv4,
+        Self::Ipv6,
+        Self::ApiWrite,
+        Self::Node,
+        Self::Outside,
+        Self::HostNetwork,
+        Self::LoadBalancerAddresses,
+        Self::ApiServers,
+        Self::ApiFaults,
+        Self::Unreconciled,
+        Self::WrongAnswers,
+        Self::SharedAddress,
+        Self::Baseline,
+        Self::CgroupAbove,
+        Self::AgentPins,
+        Self::AgentCleanup,
+        Self::PodsWithoutAgents,
+        Self::CgroupNamespaces,
+        Self::RawSockets,
+        Self::SecondNetwork,
+    ];
+}
+
 /// A node as cases see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {

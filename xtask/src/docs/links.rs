@@ -131,7 +131,7 @@ fn outside(destination: &str) -> Result<(), String> {
     }
 }
 
-/// Pages that nobody finds in the book.
+/// Pages that the book does not list.
 fn not_in_the_book(documents: &[Document]) -> Vec<String> {
     let Some(summary) = documents.iter().find(|document| document.name() == SUMMARY) else {
         return vec![format!("expected the table of contents {SUMMARY}, found none")];

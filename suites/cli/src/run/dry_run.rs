@@ -21,30 +21,6 @@ use super::{
 };
 use crate::{cluster::Provider, plural::counted, targets::KindNodes};
 
-/// Every capability: which of them a kind cluster has shows when it is up.
-const ALL: [Capability; 20] = [
-    Capability::Ipv4,
-    Capability::Ipv6,
-    Capability::ApiWrite,
-    Capability::Node,
-    Capability::Outside,
-    Capability::HostNetwork,
-    Capability::LoadBalancerAddresses,
-    Capability::ApiServers,
-    Capability::ApiFaults,
-    Capability::Unreconciled,
-    Capability::WrongAnswers,
-    Capability::SharedAddress,
-    Capability::Baseline,
-    Capability::CgroupAbove,
-    Capability::AgentPins,
-    Capability::AgentCleanup,
-    Capability::PodsWithoutAgents,
-    Capability::CgroupNamespaces,
-    Capability::RawSockets,
-    Capability::SecondNetwork,
-];
-
 /// Where the run would be.
 struct Place {
     description: Description,
@@ -174,7 +150,8 @@ fn in_kind(arguments: &Arguments, named: &[Case]) -> anyhow::Result<Place> {
             target: target.name().to_owned(),
             kernel: String::new(),
             nodes: (1..=count).map(node).collect(),
-            capabilities: ALL.into_iter().collect(),
+            // Which of them a kind cluster has shows when it is up.
+            capabilities: Capability::ALL.into_iter().collect(),
             lacking: Default::default(),
             features: found.features,
             deviations: found.deviations,

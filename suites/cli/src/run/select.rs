@@ -188,29 +188,6 @@ mod tests {
         super::select(named, cluster, features, &Limits::default(), None)
     }
 
-    const EVERYTHING: [Capability; 20] = [
-        Capability::Ipv4,
-        Capability::Ipv6,
-        Capability::ApiWrite,
-        Capability::Node,
-        Capability::Outside,
-        Capability::HostNetwork,
-        Capability::LoadBalancerAddresses,
-        Capability::ApiServers,
-        Capability::ApiFaults,
-        Capability::Unreconciled,
-        Capability::WrongAnswers,
-        Capability::SharedAddress,
-        Capability::Baseline,
-        Capability::CgroupAbove,
-        Capability::AgentPins,
-        Capability::AgentCleanup,
-        Capability::PodsWithoutAgents,
-        Capability::CgroupNamespaces,
-        Capability::RawSockets,
-        Capability::SecondNetwork,
-    ];
-
     #[test]
     fn a_filter_names_cases_by_id_and_by_claim() {
         let found = matching("^release-").unwrap();
@@ -306,7 +283,7 @@ mod tests {
             features: &["dual-stack"],
             ..cases::find("clusterip-from-pod").unwrap()
         };
-        let all = cluster(2, &EVERYTHING);
+        let all = cluster(2, &Capability::ALL);
         let without = select(vec![case], &all, &BTreeSet::new());
         assert_eq!(
             without.excluded[0].1.to_string(),
@@ -319,7 +296,7 @@ mod tests {
     #[test]
     fn everything_runs_where_everything_is_there() {
         let features = claims::features().into_iter().map(str::to_owned).collect();
-        let selection = select(everything(), &cluster(2, &EVERYTHING), &features);
+        let selection = select(everything(), &cluster(2, &Capability::ALL), &features);
         let why: Vec<_> = selection
             .excluded
             .iter()
@@ -332,7 +309,7 @@ mod tests {
     fn a_quick_run_leaves_out_what_names_a_longer_time_and_says_so() {
         let features = claims::features().into_iter().map(str::to_owned).collect();
         let quick = Limits::of(Profile::Quick);
-        let all = cluster(2, &EVERYTHING);
+        let all = cluster(2, &Capability::ALL);
         let selection = super::select(everything(), &all, &features, &quick, None);
         let excluded: Vec<(&str, String)> = selection
             .excluded
@@ -354,7 +331,13 @@ mod tests {
             excluded[2].1,
             "skipped: its claim takes 60 s at least, and --quick leaves out what takes more than 20 s"
         );
-        let one_node = super::select(everything(), &cluster(1, &EVERYTHING), &features, &quick, None);
+        let one_node = super::select(
+            everything(),
+            &cluster(1, &Capability::ALL),
+            &features,
+            &quick,
+            None,
+        );
         let (_, verdict) = &one_node
             .excluded
             .iter()
@@ -368,7 +351,7 @@ mod tests {
 
     #[test]
     fn what_the_cluster_lacks_is_skipped_with_the_reason() {
-        let selection = select(everything(), &cluster(1, &EVERYTHING), &BTreeSet::new());
+        let selection = select(everything(), &cluster(1, &Capability::ALL), &BTreeSet::new());
         let excluded = |id| selection.excluded.iter().find(|(case, _)| case.id == id);
         let (_, verdict) = excluded("empty-refill-no-restart").unwrap();
         assert_eq!(

@@ -37,7 +37,7 @@ enum About {
     },
     /// Something done to an agent or an API server.
     Fault {
-        /// Whether it is told as a clause.
+        /// Whether the sentence goes on with it, instead of a sentence of its own.
         is_clause: bool,
     },
 }
