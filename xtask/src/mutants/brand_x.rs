@@ -1,14 +1,14 @@
 //! `cargo xtask brand-x`: an implementation that the suite does not know, tested like a user's.
 //!
-//! A mutant under another name, with a namespace, a DaemonSet, labels and pins of its own, is installed on kind by a
-//! target file (`chaos/mutants/deploy`), with the steps that `plumbline targets` prints, and the suite runs on it as on
-//! an existing cluster. It must fail exactly the cases that catch its mutant, and none may be inconclusive.
+//! A mutant under another name, with a namespace, a DaemonSet, labels and pins of its own, and with a target file
+//! (`chaos/mutants/deploy`). The suite installs it on a new kind cluster as it does for users, by `plumbline run
+//! --provider kind --target FILE`. It must fail exactly the cases that catch its mutant, and none may be inconclusive.
 
 use std::{
     collections::BTreeSet,
-    fs::{self, File},
+    fs,
     path::{Path, PathBuf},
-    process::{Command, ExitCode, Stdio},
+    process::{Command, ExitCode},
     time::{Duration, Instant},
 };
 
@@ -21,14 +21,14 @@ use super::{
 };
 use crate::{e2e, steps};
 
-/// Tests an implementation of which the suite only has a target file: installs it on a kind cluster (needs Docker, kind
-/// and kubectl), and runs the suite with `--provider existing --tier node`.
+/// Tests an implementation of which the suite only has a target file, on a new kind cluster (needs Docker, kind and
+/// kubectl), with `plumbline run --provider kind --target FILE`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Exit codes: 0 it failed what its bugs break, and nothing else; 1 not so; 2 it could not run."
 )]
 pub(crate) struct Arguments {
-    /// Leave the cluster: `kind delete cluster --name plumbline-brand-x` removes it
+    /// Leave the cluster; the run says how to remove it
     #[arg(long)]
     keep: bool,
     /// Image of kind's nodes, instead of kind's default
@@ -39,8 +39,6 @@ pub(crate) struct Arguments {
     run: Vec<String>,
 }
 
-/// Name of the cluster.
-const CLUSTER: &str = "plumbline-brand-x";
 /// Name of the image in the target file.
 const IMAGE: &str = "brand-x:1.0.0";
 /// Folder of the target file and of its image's sources, below the workspace.
@@ -55,6 +53,7 @@ const PARTS: [&str; 2] = ["prefix-release", "slices-by-name"];
 const BESIDES: &str = "release-established-flows";
 /// Cgroups of a node in the target file. Hosts with both cgroup versions have those of version 2 one folder below.
 const CGROUP: &str = "--cgroup=/host/cgroup";
+const HYBRID: &str = "/sys/fs/cgroup/unified";
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     for program in ["docker", "kind", "kubectl"] {
@@ -73,19 +72,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     fs::create_dir_all(&folder).with_context(|| format!("failed to make {}", folder.display()))?;
 
-    let cluster = Cluster {
-        plumbline: programs.join("plumbline"),
-        folder,
-    };
-    cluster.delete()?; // A killed earlier run may have left it.
+    image(&programs.join("plumbline-mutant"), &folder)?;
+    let target = target(&folder)?;
     let begin = Instant::now();
-    let judged = cluster.judge(&programs.join("plumbline-mutant"), arguments);
-    if arguments.keep {
-        eprintln!("the cluster stays: kind delete cluster --name {CLUSTER}");
-    } else {
-        cluster.delete()?;
-    }
-    let judged = judged?;
+    let judged = judge(&programs.join("plumbline"), &target, &folder, arguments)?;
     let faults = faults(&caught_by, &judged);
     for fault in &faults {
         println!("{fault}");
@@ -94,122 +84,53 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!faults.is_empty())))
 }
 
-/// The cluster, and the settings for it.
-struct Cluster {
-    plumbline: PathBuf,
-    /// Files of this run.
-    folder: PathBuf,
+/// Runs the suite on a cluster that it makes and removes.
+fn judge(plumbline: &Path, target: &Path, folder: &Path, arguments: &Arguments) -> anyhow::Result<Outcomes> {
+    let out = folder.join("report");
+    let mut suite = steps::as_root(plumbline, "a cluster of kind")?;
+    suite.args(["run", "--provider", "kind", "--target"]).arg(target);
+    suite.arg("--out").arg(&out);
+    if let Some(image) = &arguments.kind_image {
+        suite.args(["--kind-image", image]);
+    }
+    if arguments.keep {
+        suite.arg("--keep");
+    }
+    // The suite fails, because of the mutant's bugs.
+    steps::run("suite", suite.args(&arguments.run).current_dir(steps::root()))?;
+    outcomes(&out.join("report.yaml"))
 }
 
-impl Cluster {
-    fn judge(&self, agent: &Path, arguments: &Arguments) -> anyhow::Result<Outcomes> {
-        let target = steps::root().join(DEPLOY).join("brand-x.yaml");
-        self.create(&target, arguments.kind_image.as_deref())?;
-        let target = self.target(&target)?;
-        self.load(agent)?;
-        self.install(&target)?;
-        let out = self.folder.join("report");
-        let mut suite = Command::new(&self.plumbline);
-        suite
-            .args(["run", "--provider", "existing", "--tier", "node", "--target"])
-            .arg(&target)
-            .arg("--out")
-            .arg(&out)
-            .args(&arguments.run)
-            .env("KUBECONFIG", self.kubeconfig())
-            .current_dir(steps::root());
-        // The suite fails, because of the mutant's bugs.
-        steps::run("suite", &mut suite)?;
-        outcomes(&out.join("report.yaml"))
-    }
-
-    fn kubeconfig(&self) -> PathBuf {
-        self.folder.join("kubeconfig")
-    }
-
-    fn kind<const N: usize>(&self, arguments: [&str; N]) -> Command {
-        let mut kind = Command::new("kind");
-        kind.args(arguments)
-            .args(["--name", CLUSTER])
-            .env("KUBECONFIG", self.kubeconfig());
-        kind
-    }
-
-    fn delete(&self) -> anyhow::Result<()> {
-        steps::must("remove the cluster", &mut self.kind(["delete", "cluster"]))
-    }
-
-    /// Writes output of `plumbline targets` to a file; a user would pipe it.
-    fn printed(&self, file: &str, what: &[&str], target: &Path) -> anyhow::Result<PathBuf> {
-        let to = self.folder.join(file);
-        let made = File::create(&to).with_context(|| format!("failed to make {}", to.display()))?;
-        let mut print = Command::new(&self.plumbline);
-        print.arg("targets").args(&what[..1]).arg(target).args(&what[1..]);
-        steps::must(file, print.stdout(Stdio::from(made)))?;
-        Ok(to)
-    }
-
-    fn create(&self, target: &Path, image: Option<&str>) -> anyhow::Result<()> {
-        let configuration = self.printed("kind.yaml", &["kind"], target)?;
-        let mut create = self.kind(["create", "cluster"]);
-        create.arg("--config").arg(configuration);
-        if let Some(image) = image {
-            create.args(["--image", image]);
+/// The target file, adapted to the cgroups of this host's containers.
+fn target(folder: &Path) -> anyhow::Result<PathBuf> {
+    let file = steps::root().join(DEPLOY).join("brand-x.yaml");
+    let text = fs::read_to_string(&file).with_context(|| format!("failed to read {}", file.display()))?;
+    for expected in [CGROUP, IMAGE, MUTANT] {
+        if !text.contains(expected) {
+            bail!("{}: expected {expected} in it", file.display());
         }
-        steps::must("make a cluster", &mut create)
     }
+    let text = if Path::new(HYBRID).is_dir() {
+        text.replace(CGROUP, &format!("{CGROUP}/unified"))
+    } else {
+        text
+    };
+    let to = folder.join("brand-x.yaml");
+    fs::write(&to, text).with_context(|| format!("failed to write {}", to.display()))?;
+    Ok(to)
+}
 
-    /// The target file, adapted to the cgroups of these nodes.
-    fn target(&self, file: &Path) -> anyhow::Result<PathBuf> {
-        let text = fs::read_to_string(file).with_context(|| format!("failed to read {}", file.display()))?;
-        for expected in [CGROUP, IMAGE, MUTANT] {
-            if !text.contains(expected) {
-                bail!("{}: expected {expected} in it", file.display());
-            }
-        }
-        let mut hybrid = Command::new("docker");
-        hybrid.args(["exec", &format!("{CLUSTER}-control-plane"), "test", "-d"]);
-        hybrid.arg("/sys/fs/cgroup/unified");
-        let is_hybrid = hybrid.status().context("failed to start docker")?.success();
-        let text = if is_hybrid {
-            text.replace(CGROUP, &format!("{CGROUP}/unified"))
-        } else {
-            text
-        };
-        let to = self.folder.join("brand-x.yaml");
-        fs::write(&to, text).with_context(|| format!("failed to write {}", to.display()))?;
-        Ok(to)
-    }
-
-    /// Loads the images of the implementation and of the suite.
-    fn load(&self, agent: &Path) -> anyhow::Result<()> {
-        let context = self.folder.join("image");
-        fs::create_dir_all(&context).context("failed to make the folder of the image")?;
-        fs::copy(agent, context.join("plumbline-mutant")).context("failed to copy plumbline-mutant")?;
-        let mut build = Command::new("docker");
-        build.args(["build", "--quiet", "--tag", IMAGE, "--file"]);
-        build
-            .arg(steps::root().join(DEPLOY).join("Containerfile"))
-            .arg(&context);
-        steps::must("image", &mut build)?;
-        steps::must("load its image", &mut self.kind(["load", "docker-image", IMAGE]))?;
-        let archive = self.folder.join("images.tar");
-        let mut save = Command::new(&self.plumbline);
-        steps::must("the suite's image", save.args(["images", "save"]).arg(&archive))?;
-        let mut load = self.kind(["load", "image-archive"]);
-        steps::must("load the suite's image", load.arg(&archive))
-    }
-
-    fn install(&self, target: &Path) -> anyhow::Result<()> {
-        let api = format!("{CLUSTER}-control-plane:6443");
-        let script = self.printed("install.sh", &["install", "--api", &api], target)?;
-        let mut install = Command::new("sh");
-        install
-            .arg(script)
-            .env("KUBECONFIG", self.kubeconfig())
-            .current_dir(steps::root());
-        steps::must("install it", &mut install)
-    }
+/// Builds the implementation's image.
+fn image(agent: &Path, folder: &Path) -> anyhow::Result<()> {
+    let context = folder.join("image");
+    fs::create_dir_all(&context).context("failed to make the folder of the image")?;
+    fs::copy(agent, context.join("plumbline-mutant")).context("failed to copy plumbline-mutant")?;
+    let mut build = Command::new("docker");
+    build.args(["build", "--quiet", "--tag", IMAGE, "--file"]);
+    build
+        .arg(steps::root().join(DEPLOY).join("Containerfile"))
+        .arg(&context);
+    steps::must("image", &mut build)
 }
 
 /// The cases that catch its bugs.

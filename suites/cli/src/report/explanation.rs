@@ -73,10 +73,7 @@ pub(super) fn explanation(report: &CaseReport, folder: Option<&str>) -> io::Resu
         (Some(evidence), _) if evidence.join(HISTORY).exists() => Some(HISTORY),
         _ => None,
     };
-    let shown_by = folder
-        .zip(shown_by)
-        .map(|(folder, file)| format!("{folder}/{file}"));
-    let next = next(claim, shown_by, &report.replay);
+    let next = next(claim, folder.zip(shown_by), &report.replay);
     let Some(counted) = &finding.counted else {
         return Ok(Some(Explanation {
             expected: in_sentence(&format!(
@@ -168,17 +165,22 @@ fn others(failed: &[&AxisReport], axis: &AxisReport, finding: &Finding) -> Strin
 }
 
 /// What to do next: a command that is to be copied comes last.
-fn next(claim: Option<&Claim>, shown_by: Option<String>, replay: &str) -> String {
+///
+/// `shown_by` is the folder of the evidence, relative to the report's, and the file in it that shows most.
+fn next(claim: Option<&Claim>, shown_by: Option<(&str, &str)>, replay: &str) -> String {
     let threads = claim.map_or(&[][..], |claim| claim.outages.as_slice());
     let threads: Vec<String> = threads.iter().take(THREADS).map(ToString::to_string).collect();
     let mut parts = Vec::new();
     if !threads.is_empty() {
         parts.push(format!("The same as {}?", threads.join(" or ")));
     }
-    match shown_by {
-        Some(file) if file.ends_with(ATTEMPTS) => parts.push(format!("Each attempt is in {file}.")),
-        Some(file) => parts.push(format!("What the case did is in {file}.")),
-        None => {}
+    if let Some((folder, file)) = shown_by {
+        let what = if file == ATTEMPTS {
+            "Each attempt"
+        } else {
+            "What the case did"
+        };
+        parts.push(format!("{what}: {file} in {folder}."));
     }
     parts.push(format!("To run it again: {replay}"));
     parts.join(" ")

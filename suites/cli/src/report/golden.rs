@@ -215,7 +215,7 @@ fn failed() -> Case {
              EndpointSlice of shop lists new, not old."
                 .into(),
         ),
-        next: "The same as cilium/cilium#1 <or another>? Each attempt is in evidence/stale-sock-legacy-multi/attempts.jsonl.gz. \
+        next: "The same as cilium/cilium#1 <or another>? Each attempt: attempts.jsonl.gz in evidence/stale-sock-legacy-multi. \
                To run it again: plumbline run stale-sock-legacy-multi --seed 7"
             .into(),
     };

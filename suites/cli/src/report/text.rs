@@ -211,7 +211,12 @@ fn failure(case: &Case, folder: &Path, columns: usize) -> String {
             if let Some(event) = event {
                 line("since", &terminal::one_line(event), usize::MAX);
             }
-            line("next", &terminal::one_line(next), usize::MAX);
+            // The report names evidence relative to its own folder; readers here are in another.
+            let next = match &case.evidence {
+                Some(evidence) => next.replace(evidence, &terminal::path(&folder.join(evidence))),
+                None => next.clone(),
+            };
+            line("next", &terminal::one_line(&next), usize::MAX);
         }
         None => {
             line("why", &terminal::one_line(&case.why), WHY_LINES);

@@ -15,7 +15,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{
     Verbosity,
-    layout::{cut, one_line, width},
+    layout::{cut, one_line, width, wrap},
 };
 use crate::quick;
 
@@ -84,9 +84,15 @@ pub(crate) fn step(text: &str) {
     }
 }
 
-/// Prints a line that matters however much is shown, such as a warning.
+/// Prints a line that matters however much is shown, such as a warning. A terminal would break it within words.
 pub(crate) fn message(text: &str) {
-    live().line(text);
+    if draws() {
+        let wrapped = |line: &str| wrap(line, "", "  ", width()).join("\n");
+        let lines: Vec<String> = text.lines().map(wrapped).collect();
+        live().line(&lines.join("\n"));
+    } else {
+        live().line(text);
+    }
 }
 
 /// Replaces the drawn spinner or bar: `None` ends drawing.
