@@ -37,6 +37,7 @@
 //! | [`cut_unnoticed`] | a watch with a cut connection is treated as a quiet one |
 //! | [`endpoints_kept`] | endpoints that have left a slice stay: all, or those that left while others stay |
 //! | [`kubernetes_left_out`] | `default/kubernetes` is not in the maps |
+//! | [`slices_misread`] | slices mean something else than they say: by namespace, name, port, condition, or what else lists an address |
 //! | [`slices_by_name`] | slices are identified by their names without namespaces |
 //! | [`sockets_by_address`] | a UDP socket ends with any Service that its backend leaves |
 //! | [`slices_late`] | events of slices are late: after T_ep, or, which is no bug, before |
@@ -82,6 +83,7 @@ pub mod rewritten_ignored;
 pub mod shut_out;
 pub mod slices_by_name;
 pub mod slices_late;
+pub mod slices_misread;
 pub mod sockets_by_address;
 pub mod stale_kept;
 pub mod starts_twice;
@@ -193,6 +195,26 @@ pub enum Mutant {
     SlicesByName,
     /// [`wide_release::WideRelease::by_prefix`] and [`slices_by_name`] at once, as Cilium 1.18.5 has both.
     PrefixReleaseSlicesByName,
+    /// [`slices_misread::Misreading::AnyNamespace`].
+    SlicesOfAnyNamespace,
+    /// [`slices_misread::Misreading::OwnName`].
+    SlicesByOwnName,
+    /// [`slices_misread::Misreading::FirstLabel`].
+    FirstLabelKept,
+    /// [`slices_misread::Misreading::PortNumber`].
+    PortsByNumber,
+    /// [`slices_misread::Misreading::FirstNumber`].
+    FirstNumberForAll,
+    /// [`slices_misread::Misreading::NoPorts`].
+    NullPortsServed,
+    /// [`slices_misread::Misreading::Serving`].
+    ServingDecides,
+    /// [`slices_misread::Misreading::LastEntry`].
+    LastEntryWins,
+    /// [`slices_misread::Misreading::LastAddress`].
+    LastAddressWins,
+    /// [`slices_misread::Misreading::LeftOne`].
+    LeftOneLeftAll,
     /// [`sockets_by_address`].
     SocketsByAddress,
     /// [`foreign_removed::filters`].
@@ -331,6 +353,34 @@ impl Mutant {
                 "slices are identified by their names without namespaces: of two with one name, one keeps its endpoints once it is emptied"
             }
             Self::PrefixReleaseSlicesByName => "prefix-release and slices-by-name at once",
+            Self::SlicesOfAnyNamespace => {
+                "an EndpointSlice belongs to the Services that its label names in all namespaces"
+            }
+            Self::SlicesByOwnName => {
+                "an EndpointSlice with the name of a Service belongs to it, whatever its label says"
+            }
+            Self::FirstLabelKept => {
+                "an EndpointSlice belongs to the Service that its label has named first, whatever it says later"
+            }
+            Self::PortsByNumber => {
+                "a port of an EndpointSlice belongs to the Service port whose target port has its number, whatever its name"
+            }
+            Self::FirstNumberForAll => {
+                "all endpoints of a Service port are dialled at the port number of its first EndpointSlice"
+            }
+            Self::NullPortsServed => {
+                "the endpoints of an EndpointSlice without ports are served at the Service's target ports"
+            }
+            Self::ServingDecides => "a ready endpoint is served only if its condition `serving` is true, too",
+            Self::LastEntryWins => {
+                "of several entries with one address and port, the last one decides whether it is served"
+            }
+            Self::LastAddressWins => {
+                "an address in several EndpointSlices of a Service has only the ports of the last one"
+            }
+            Self::LeftOneLeftAll => {
+                "an address that leaves one EndpointSlice is removed from the others of its Service, too"
+            }
             Self::SocketsByAddress => {
                 "a UDP socket ends when its backend leaves any Service, whichever it has dialled"
             }

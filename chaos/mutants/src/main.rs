@@ -34,6 +34,7 @@ use mutants::{
     shut_out::shut_out,
     slices_by_name::SlicesByName,
     slices_late::late,
+    slices_misread::{Misreading, SlicesMisread},
     sockets_by_address::sockets_by_address,
     stale_kept::{CGROUP, Overlooked, overlooking},
     starts_twice::starts_twice,
@@ -103,6 +104,12 @@ fn main() -> ExitCode {
         })
     };
     let kept = |kept| execute(&command, desired(|planner| EndpointsKept::new(planner, kept)));
+    let misread = |misreading| {
+        execute(
+            &command,
+            desired(|planner| SlicesMisread::new(planner, misreading)),
+        )
+    };
     let shut_out = |by| execute(&command, datapath(|kernel| shut_out(kernel, by)));
     let late = |seconds| {
         execute(
@@ -192,6 +199,16 @@ fn main() -> ExitCode {
             let both = |planner| SlicesByName::new(WideRelease::by_prefix(planner));
             execute(&command, desired(both))
         }
+        Mutant::SlicesOfAnyNamespace => misread(Misreading::AnyNamespace),
+        Mutant::SlicesByOwnName => misread(Misreading::OwnName),
+        Mutant::FirstLabelKept => misread(Misreading::FirstLabel),
+        Mutant::PortsByNumber => misread(Misreading::PortNumber),
+        Mutant::FirstNumberForAll => misread(Misreading::FirstNumber),
+        Mutant::NullPortsServed => misread(Misreading::NoPorts),
+        Mutant::ServingDecides => misread(Misreading::Serving),
+        Mutant::LastEntryWins => misread(Misreading::LastEntry),
+        Mutant::LastAddressWins => misread(Misreading::LastAddress),
+        Mutant::LeftOneLeftAll => misread(Misreading::LeftOne),
         Mutant::SocketsByAddress => execute(&command, datapath(sockets_by_address)),
         Mutant::FiltersRemoved => {
             let greedy = |kernel| foreign_removed::greedy(kernel, foreign_removed::filters);

@@ -105,10 +105,10 @@ fn endpoint(family: Family, field: &str, value: &Value, defects: &mut Vec<Defect
             None
         }
     };
-    // "A nil value should be interpreted as true"; of serving: "as ready"; of terminating: as false
+    // "A nil value should be interpreted as "true"", of ready and serving; of terminating: as "false"
     // (discovery.k8s.io/v1, EndpointConditions).
     let ready = condition("ready", true, defects)?;
-    let serving = condition("serving", ready, defects)?;
+    let serving = condition("serving", true, defects)?;
     let terminating = condition("terminating", false, defects)?;
     let node = match &value["nodeName"] {
         Value::Null => None,

@@ -17,6 +17,7 @@
 //! - `c_leftovers`: programs and maps of an earlier start.
 //! - `d_reach`: reaching a Service.
 //! - `e_absent`: no endpoints, and datagrams that are larger than one packet.
+//! - `f_slices`: what an EndpointSlice means.
 //! - `h_udp`: UDP and flow state.
 //! - `j_loadbalancer`: load balancers, external IPs, addresses of nodes.
 //! - `null_slice`: an EndpointSlice emptied as API servers do it.
@@ -26,6 +27,7 @@ mod c_leftovers;
 pub mod claims;
 mod d_reach;
 mod e_absent;
+mod f_slices;
 mod h_udp;
 mod j_loadbalancer;
 mod null_slice;
@@ -93,6 +95,18 @@ pub const ALL: &[Case] = &[
     e_absent::clusterip_no_endpoints_refused::CASE,
     e_absent::udp_fragments::CASE,
     e_absent::udp_fragments::REORDERED,
+    f_slices::slice_union::CASE,
+    f_slices::slice_same_address_other_port::CASE,
+    f_slices::slice_duplicate_and_move::CASE,
+    f_slices::slice_ghost_terminating::CASE,
+    f_slices::slice_ready_is_what_counts::CASE,
+    f_slices::slice_namespace_bound::CASE,
+    f_slices::slice_labels_and_names::CASE,
+    f_slices::slice_port_name_match::CASE,
+    f_slices::slice_port_per_pod::CASE,
+    f_slices::slice_odd_contents_ignored::CASE,
+    f_slices::slice_relabelled::CASE,
+    f_slices::churn_converges::CASE,
     h_udp::udp_socket_sticks::CASE,
     j_loadbalancer::lb_address_as_source::CASE,
     j_loadbalancer::node_addresses_followed::CASE,

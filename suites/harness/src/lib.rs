@@ -22,7 +22,8 @@
 //! - The session: `context.rs`, and nothing but what a case has and makes. All below are functions over it.
 //! - Judging: `probing.rs` (control, witness, verdict), `write_effect.rs` (what a row leans on, and what breaks another claim),
 //!   `background.rs` (windows), `flows.rs` (established ones), `lasting_sockets.rs` (kept, for one destination after the other),
-//!   `fragments.rs`, `udp_stickiness.rs`, `frontends.rs` (of a Service, and which clients dial them), `host_servers.rs` (that are no pods).
+//!   `fragments.rs`, `udp_stickiness.rs`, `frontends.rs` (of a Service, and which clients dial them), `dialled.rs` (all of them judged at
+//!   the same time), `slices.rs` (written by the case, and their Services), `host_servers.rs` (that are no pods).
 //! - Doing: `fence.rs` (the proof that a write has been handled), `agents.rs`, `commands.rs`, `api_faults.rs`, `recovery/` (what a
 //!   recovery needed, for a row that is judged over many cases), `readiness.rs` (ready means served, watched through every run about
 //!   outages, leftovers and restarts).
@@ -39,6 +40,7 @@ pub mod commands;
 pub mod compressed;
 pub mod context;
 pub mod destination;
+pub mod dialled;
 mod dressing;
 pub mod evidence;
 pub mod execute;
@@ -67,6 +69,7 @@ pub mod recovery;
 pub mod report;
 mod requests;
 mod reused_flows;
+pub mod slices;
 pub mod target_needs;
 pub mod time_spent;
 pub mod udp_stickiness;

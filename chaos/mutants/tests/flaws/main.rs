@@ -28,6 +28,7 @@ mod rewritten_ignored;
 mod shut_out;
 mod slices_by_name;
 mod slices_late;
+mod slices_misread;
 mod sockets_by_address;
 mod stale_kept;
 mod starts_twice;

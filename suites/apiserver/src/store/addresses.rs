@@ -159,6 +159,8 @@ impl Addresses {
 
     fn choose_ports(&self, service: &mut Value) -> Result<Vec<(u16, String)>, Vec<FieldError>> {
         let mut taken_here: Vec<(u16, String)> = Vec::new();
+        // Upstream assigns one number to all protocols of a port.
+        let mut of_port: HashMap<Option<u64>, u16> = HashMap::new();
         let wanted = wants_node_ports(service);
         let mut all = service["spec"]["ports"].as_array().cloned().unwrap_or_default();
         for (index, port) in all
@@ -170,25 +172,20 @@ impl Addresses {
             let number = self.claim(&port["nodePort"], &protocol, &taken_here);
             let at = format!("spec.ports[{index}].nodePort");
             let number = number.map_err(|why| vec![FieldError::invalid(at, &port["nodePort"], why)])?;
+            of_port.insert(port["port"].as_u64(), number);
             taken_here.push((number, protocol));
         }
         for port in all.iter_mut().filter(|port| wanted && port["nodePort"].is_null()) {
             let protocol = port["protocol"].as_str().unwrap_or_default().to_owned();
-            // Upstream assigns one number to all protocols of a port.
-            let shared = |(number, other): &(u16, String)| {
-                let same = ports(service).any(|p| p["port"] == port["port"] && p["protocol"] == *other);
-                (same && *other != protocol).then_some(*number)
-            };
-            let number = taken_here
-                .iter()
-                .find_map(shared)
-                .or_else(|| self.free_port(&taken_here));
+            let shared = of_port.get(&port["port"].as_u64()).copied();
+            let number = shared.or_else(|| self.free_port(&taken_here));
             let Some(number) = number else {
                 let at = "spec.ports[0].nodePort";
                 let why = "failed to allocate a nodePort: range is full";
                 return Err(vec![FieldError::invalid(at, &Value::Null, why)]);
             };
             port["nodePort"] = number.into();
+            of_port.insert(port["port"].as_u64(), number);
             taken_here.push((number, protocol));
         }
         if !all.is_empty() {
@@ -306,14 +303,31 @@ mod tests {
         }
     }
 
-    #[test]
-    fn node_ports_are_assigned_from_the_upper_band_first() {
-        let mut all = Addresses {
+    fn addresses() -> Addresses {
+        Addresses {
             cidrs: Vec::new(),
             used: HashSet::new(),
             port_range: 30_000..=30_019,
             used_ports: HashMap::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn each_port_has_a_node_port_of_its_own_whichever_protocols_it_has() {
+        let port = |number: u16, protocol| json!({ "port": number, "protocol": protocol });
+        let mut asked = port(82, "TCP");
+        asked["nodePort"] = 30_003.into();
+        let all = [port(80, "TCP"), port(80, "UDP"), port(81, "TCP"), port(81, "UDP"), port(82, "UDP"), asked];
+        let mut service = json!({ "spec": { "type": "NodePort", "ports": all } });
+        addresses().choose_ports(&mut service).unwrap();
+        let given: Vec<u64> = ports(&service).filter_map(|port| port["nodePort"].as_u64()).collect();
+        assert_eq!((given[0], given[2], given[4]), (given[1], given[3], given[5]), "{given:?}");
+        assert!(given[0] != given[2] && given[4] == 30_003, "{given:?}");
+    }
+
+    #[test]
+    fn node_ports_are_assigned_from_the_upper_band_first() {
+        let mut all = addresses();
         let given: Vec<u16> = std::iter::from_fn(|| {
             let port = all.free_port(&[])?;
             all.used_ports.insert(port, vec!["TCP".to_owned()]);

@@ -28,7 +28,11 @@ use serde_json::{Value, json};
 use stage::Stage;
 
 /// Claims about names, and the one of them about equal names: its objects, and the ports of both, belong to one axis.
-const ABOUT_NAMES: [&str; 2] = ["release-same-name-two-namespaces", "release-joined-key-collision"];
+const ABOUT_NAMES: [&str; 3] = [
+    "release-same-name-two-namespaces",
+    "release-joined-key-collision",
+    "slice-namespace-bound",
+];
 /// These create nothing before a fault that this cluster cannot make, or nothing at all.
 const UNSTAGED: [&str; 8] = [
     "agent-own-vip-clusterip",
@@ -300,6 +304,8 @@ fn names(object: &Value) -> impl Iterator<Item = &str> {
     let ports = ports.into_iter().flatten().flatten();
     ports
         .filter_map(|port| port["name"].as_str())
+        // A port without a name shares none.
+        .filter(|name| !name.is_empty())
         .chain([text(object, "name")])
 }
 
