@@ -142,11 +142,8 @@ impl Context {
             pods::create(&objects, &wanted).await?
         };
         let own = made.remove(0);
-        let family = axes.choose(described.families(), Family::to_string);
-        let family = *family
-            .first()
-            .ok_or_else(|| Halt::Harness("no family".to_owned()))?;
-        let own_services = OwnServices::create(&objects, family, namespace, own, targets).await?;
+        let families = axes.choose(described.families(), Family::to_string);
+        let own_services = OwnServices::create(&objects, &families, namespace, own, targets).await?;
         Ok(Self {
             clients: Clients::new(made, described),
             logs: Logs::new(Arc::clone(&cluster), limits.probe),
