@@ -36,6 +36,7 @@ use crate::{
     reused_flows::AnsweredFlows,
     time_spent::{Activity, Clock},
     verdict::Halt,
+    waiting::Within,
     watch::Watch,
 };
 
@@ -271,6 +272,20 @@ impl Context {
         let backends = pods::create(&self.objects, &pods).await?;
         self.logs.add(&backends);
         Ok(backends)
+    }
+
+    /// Deletes backends, which serve on until their grace periods are over.
+    pub async fn delete_backends(&self, backends: &[Backend]) -> Result<(), Halt> {
+        self.logs.will_end(backends);
+        pods::delete(&self.objects, backends).await
+    }
+
+    /// Returns when none of these deleted backends runs any more.
+    ///
+    /// # Errors
+    /// Inconclusive if one still does at the end of the limit.
+    pub async fn backends_are_gone(&self, backends: &[Backend], within: Within) -> Result<(), Halt> {
+        pods::gone(&self.objects, backends, within).await
     }
 
     /// Creates the manifest's objects of a name, in their order. For a Service, returns its cluster IP.

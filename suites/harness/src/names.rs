@@ -39,7 +39,7 @@ use serde_json::Value;
 use crate::verdict::Halt;
 
 /// The label by which a slice names its Service.
-const OF_SERVICE: &str = "kubernetes.io/service-name";
+pub(crate) const OF_SERVICE: &str = "kubernetes.io/service-name";
 
 /// Where objects have their ports: a Service, a slice.
 const PORTS: [&str; 2] = ["/spec/ports", "/ports"];
