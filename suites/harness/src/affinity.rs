@@ -1,7 +1,7 @@
 //! Session affinity: is each client bound to one backend of a Service, and is it released after the timeout?
 //!
-//! What a client is for an implementation (its address, its network namespace), and whether transports and frontends share a
-//! binding, is no claim: each client, target and transport is looked at by itself.
+//! What a client is for an implementation (its address, its network namespace), and whether transports and frontends
+//! share a binding, is no claim: each client, target and transport is looked at by itself.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,8 @@ use crate::{
     write_effect::{Effect, breaks},
 };
 
-/// Verdict: these attempts of each client to each target, at least so many answered (`at_least`), were answered by one backend.
+/// Verdict: these attempts of each client to each target, at least so many answered (`at_least`), were answered by one
+/// backend.
 pub fn judge_bound(cx: &Context, vantages: &Vantages, attempts: &[Attempt], at_least: usize) {
     for (clients, targets) in vantages.groups() {
         for target in targets {
@@ -31,8 +32,8 @@ pub fn judge_bound(cx: &Context, vantages: &Vantages, attempts: &[Attempt], at_l
     }
 }
 
-/// A burst of every client to each target: the fewest probes that show its set, but datagrams that go on with a flow of an earlier
-/// one. A client that meets several backends in it breaks the claim that it is bound to one.
+/// A burst of every client to each target: the fewest probes that show its set, but datagrams that go on with a flow of
+/// an earlier one. A client that meets several backends in it breaks the claim that it is bound to one.
 pub async fn burst(cx: &Context, vantages: &Vantages) -> Result<Vec<Attempt>, Halt> {
     let of_each = vantages.groups().iter().flat_map(|(clients, targets)| {
         clients.iter().map(move |client| async move {
@@ -56,8 +57,8 @@ pub async fn burst(cx: &Context, vantages: &Vantages) -> Result<Vec<Attempt>, Ha
     Ok(all)
 }
 
-/// Verdict: of bursts between which clients were silent, each client meets another backend than before in at least one, over all
-/// its targets of a transport; so many pauses decide.
+/// Verdict: of bursts between which clients were silent, each client meets another backend than before in at least one,
+/// over all its targets of a transport; so many pauses decide.
 pub fn judge_released(cx: &Context, axis: &str, vantages: &Vantages, rounds: &[Vec<Attempt>], pauses: usize) {
     for (clients, targets) in vantages.groups() {
         for client in clients {

@@ -57,8 +57,8 @@ pub struct SlicedService {
 }
 
 impl SlicedService {
-    /// Creates the manifest's objects named `${service}`: the Service, and an EndpointSlice of its name that lists these.
-    /// `values` has its namespace, `service`, and `target`, the port of its backends.
+    /// Creates the manifest's objects named `${service}`: the Service, and an EndpointSlice of its name that lists
+    /// these. `values` has its namespace, `service`, and `target`, the port of its backends.
     pub async fn create<'a>(
         cx: &Context,
         axis: &str,
