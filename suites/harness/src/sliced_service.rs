@@ -173,3 +173,31 @@ fn endpoints<'a>(
     let endpoint = |(backend, condition): (&Backend, Condition)| condition.endpoint(backend, family);
     listed.into_iter().map(endpoint).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backend_is_seen_by_its_identity_of_the_transport_and_port() {
+        let backends = [Backend {
+            namespace: "ns".to_owned(),
+            in_api: "b".to_owned(),
+            node: "node1".to_owned(),
+            addresses: vec!["10.0.0.1".parse().unwrap()],
+        }];
+        let of = |seen: Seen<'_>, transport| seen.permitted(transport, 8080);
+        let identity = |transport| [backends[0].identity(transport, 8080)].into();
+        assert_eq!(
+            of(Seen::All(&backends), Transport::Tcp),
+            Permitted::Serves(identity(Transport::Tcp))
+        );
+        assert_eq!(
+            of(Seen::OneOf(&backends), Transport::Udp),
+            Permitted::ServesOneOf(identity(Transport::Udp))
+        );
+        assert_eq!(of(Seen::Nothing, Transport::Tcp), Permitted::None);
+        let listed = endpoints(all_in(&backends, Condition::Draining), Family::IPv4).unwrap();
+        assert_eq!(listed[0]["conditions"]["terminating"], json!(true));
+    }
+}
