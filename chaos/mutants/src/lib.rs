@@ -3,7 +3,7 @@
 //! ```text
 //!  watches ─▶ Event ─▶ DesiredState ─▶ Reconciler ─▶ Datapath, LbMaps
 //!    │                    │                            └ Flawed, by a Flaw: stale_kept, shut_out, growing, starts_twice,
-//!    │                    │                              foreign_removed, pins_left, adopted_kept, flows_kept,
+//!    │                    │                              foreign_removed, pins_left, adopted_kept, flows_kept, connections_cut,
 //!    │                    │                              sockets_by_address, refused_as, replies_untranslated,
 //!    │                    │                              choices_forgotten, fragments_forgotten
 //!    │                    └ another DesiredState around the agent's: all others
@@ -42,6 +42,9 @@
 //! | [`sockets_by_address`] | a UDP socket ends with any Service that its backend leaves |
 //! | [`slices_late`] | events of slices are late: after T_ep, or, which is no bug, before |
 //! | [`refused_as`] | no bug: connections without a backend are refused with another errno |
+//! | [`conditions_misread`] | conditions of endpoints are misread: unready, draining, terminating, stopped or returning ones |
+//! | [`affinity_misread`] | session affinity is ignored, never ends, or keeps endpoints that leave |
+//! | [`connections_cut`] | TCP flows end with a backend that serves no new ones |
 //! | [`flows_kept`] | a UDP flow ends only if no Service uses its backend |
 //! | [`replies_untranslated`] | answers to unconnected sockets show the backend |
 //! | [`node_ports_taken`] | a node port takes the packets of the node's own sockets |
@@ -54,8 +57,11 @@
 //! `expected_cases` names the cases that catch each mutant, and those that it passes.
 
 pub mod adopted_kept;
+pub mod affinity_misread;
 pub mod balancers_owned;
 pub mod choices_forgotten;
+pub mod conditions_misread;
+pub mod connections_cut;
 pub mod cut_unnoticed;
 pub mod datapath_decorator;
 pub mod empty_left_out;
@@ -185,6 +191,24 @@ pub enum Mutant {
     FlowsKept,
     /// [`replies_untranslated`].
     RepliesUntranslated,
+    /// [`conditions_misread::Misread::Unready`].
+    UnreadyServed,
+    /// [`conditions_misread::Misread::Draining`].
+    DrainingPreferred,
+    /// [`conditions_misread::Misread::Terminating`].
+    TerminatingLeftOut,
+    /// [`conditions_misread::Misread::Stopped`].
+    StoppedServed,
+    /// [`conditions_misread::Misread::Returning`].
+    ReturningIgnored,
+    /// [`connections_cut`].
+    ConnectionsCut,
+    /// [`affinity_misread::AffinityMisread::Ignored`].
+    AffinityIgnored,
+    /// [`affinity_misread::AffinityMisread::Endless`].
+    AffinityEndless,
+    /// [`affinity_misread::AffinityMisread::Loyal`].
+    AffinityLoyal,
     /// [`node_ports_taken::NodePortsTaken`].
     NodePortsTaken,
     /// [`balancers_owned::BalancersOwned`].
@@ -341,6 +365,25 @@ impl Mutant {
             }
             Self::RepliesUntranslated => {
                 "programs that show the dialled frontend to unconnected sockets are not attached"
+            }
+            Self::UnreadyServed => "endpoints that are not ready are served like ready ones",
+            Self::DrainingPreferred => {
+                "endpoints that are terminating and still serving are treated as ready ones, whatever others there are"
+            }
+            Self::TerminatingLeftOut => "terminating endpoints are left out, also where there are no others",
+            Self::StoppedServed => {
+                "terminating endpoints that do not serve any more are a Service's last resort like those that do"
+            }
+            Self::ReturningIgnored => {
+                "an endpoint that was terminating when the agent started stays so, whatever is written later"
+            }
+            Self::ConnectionsCut => {
+                "TCP connections through node ports end when their backend serves no new ones: unready, or terminating and not serving"
+            }
+            Self::AffinityIgnored => "session affinity is ignored",
+            Self::AffinityEndless => "the timeout of session affinity is always a day",
+            Self::AffinityLoyal => {
+                "endpoints of a Service with session affinity stay ready when they leave or terminate"
             }
             Self::NodePortsTaken => {
                 "node ports at the node's addresses are translated even if sockets of the node use those ports"

@@ -7,8 +7,11 @@ use kube::Client;
 use mutants::{
     Mutant,
     adopted_kept::adopted_kept,
+    affinity_misread::{AffinityMisread, MisreadsAffinity},
     balancers_owned::BalancersOwned,
     choices_forgotten::choices_forgotten,
+    conditions_misread::{ConditionsMisread, Misread},
+    connections_cut::connections_cut,
     cut_unnoticed::unnoticing,
     empty_left_out::EmptyLeftOut,
     endpoints_kept::{EndpointsKept, KeptEndpoints},
@@ -110,6 +113,18 @@ fn main() -> ExitCode {
             desired(|planner| SlicesMisread::new(planner, misreading)),
         )
     };
+    let conditions = |misread| {
+        execute(
+            &command,
+            desired(|planner| ConditionsMisread::new(planner, misread)),
+        )
+    };
+    let affinity = |misread| {
+        execute(
+            &command,
+            desired(|planner| MisreadsAffinity::new(planner, misread)),
+        )
+    };
     let shut_out = |by| execute(&command, datapath(|kernel| shut_out(kernel, by)));
     let late = |seconds| {
         execute(
@@ -191,6 +206,15 @@ fn main() -> ExitCode {
             let detach = || detach_recvmsg(Path::new(CGROUP));
             execute(&command, datapath(|kernel| replies_untranslated(kernel, detach)))
         }
+        Mutant::UnreadyServed => conditions(Misread::Unready),
+        Mutant::DrainingPreferred => conditions(Misread::Draining),
+        Mutant::TerminatingLeftOut => conditions(Misread::Terminating),
+        Mutant::StoppedServed => conditions(Misread::Stopped),
+        Mutant::ReturningIgnored => conditions(Misread::Returning),
+        Mutant::ConnectionsCut => execute(&command, datapath(connections_cut)),
+        Mutant::AffinityIgnored => affinity(AffinityMisread::Ignored),
+        Mutant::AffinityEndless => affinity(AffinityMisread::Endless),
+        Mutant::AffinityLoyal => affinity(AffinityMisread::Loyal),
         Mutant::NodePortsTaken => execute(&command, desired(NodePortsTaken)),
         Mutant::BalancersOwned => execute(&command, desired(BalancersOwned)),
         Mutant::HostOnce => execute(&command, desired(HostOnce::new)),

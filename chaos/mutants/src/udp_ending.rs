@@ -1,16 +1,20 @@
-//! Which UDP flows and sockets a flawed datapath ends.
+//! Which flows and sockets a flawed datapath ends.
 
 use std::{
     collections::{BTreeSet, HashSet},
     net::SocketAddr,
+    time::Duration,
 };
 
 use lb_abi::{
     Address, Backend, BackendId, Chosen, ChosenKey, Flow, Frontend, FrontendKey, SocketRevnat,
-    SocketRevnatKey, Tuple, UDP,
+    SocketRevnatKey, TCP, Tuple, UDP, flow_flags,
 };
 use lb_loader::LoaderError;
 use reference_agent::udp::Connections;
+
+/// A round of the agent takes no longer: backends of TCP leave the maps in the same round as those of UDP, and maybe after them.
+const ROUND: Duration = Duration::from_secs(1);
 
 /// Flows and sockets that the datapath ends.
 #[derive(Debug)]
@@ -28,6 +32,8 @@ pub(crate) enum Which {
     Unused,
     /// Sockets whose backend has left any Service, whichever Service they have dialled.
     ByAddress,
+    /// Besides, TCP flows whose backend no Service has any more.
+    WithTcp,
 }
 
 impl<C> Ending<C> {
@@ -43,12 +49,23 @@ impl<C> Ending<C> {
 
 impl<C: Connections> Connections for Ending<C> {
     fn end_flows(&mut self, goes: &mut dyn FnMut(&Tuple, &Flow) -> bool) -> Result<usize, LoaderError> {
-        let mut kept = BTreeSet::new();
-        if self.which == Which::Unused {
-            kept.extend(self.inner.backends()?.into_iter().map(|(id, _)| id));
+        if self.which == Which::WithTcp {
+            std::thread::sleep(ROUND);
         }
-        self.inner
-            .end_flows(&mut |key, flow| !kept.contains(&flow.backend) && goes(key, flow))
+        let mut used = BTreeSet::new();
+        if matches!(self.which, Which::Unused | Which::WithTcp) {
+            used.extend(self.inner.backends()?.into_iter().map(|(id, _)| id));
+        }
+        let which = self.which;
+        self.inner.end_flows(&mut |key, flow| {
+            let is_used = used.contains(&flow.backend);
+            let is_tcp = key.protocol == TCP && flow.flags & flow_flags::OWN == 0;
+            match which {
+                Which::Unused => !is_used && goes(key, flow),
+                Which::WithTcp => goes(key, flow) || (is_tcp && !is_used),
+                Which::All | Which::ByAddress => goes(key, flow),
+            }
+        })
     }
 
     fn end_choices(&mut self, goes: &mut dyn FnMut(&ChosenKey, &Chosen) -> bool) -> Result<(), LoaderError> {

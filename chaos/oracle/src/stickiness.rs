@@ -1,4 +1,4 @@
-//! Unconnected sockets: each has one backend, and several sockets together have more than one.
+//! Who is bound to one backend: an unconnected socket, or with session affinity a client, for a while.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,6 +74,74 @@ pub fn spreads(attempts: &[Attempt], stream: &Stream, sockets: usize, fewest: us
     let by: BTreeSet<&str> = answers.iter().map(|(_, identity)| *identity).collect();
     let found = || format!("all by {}", by.iter().copied().collect::<Vec<_>>().join(", "));
     (by.len() < fewest).then(|| finding(Weight::Violation, found()))
+}
+
+/// All attempts of a stream, whose Service has session affinity, are answered by one backend. At least `at_least` answers decide.
+#[must_use]
+pub fn is_bound(attempts: &[Attempt], stream: &Stream, at_least: usize) -> Option<Finding> {
+    let answers = answered(attempts, stream);
+    let all: Vec<&Attempt> = answers.iter().map(|(attempt, _)| *attempt).collect();
+    let by: BTreeSet<&str> = answers.iter().map(|(_, identity)| *identity).collect();
+    let finding = |weight, found, first: &[&Attempt]| Finding {
+        weight,
+        subject: stream.to_string(),
+        expected: "a client with session affinity answered by one backend".to_owned(),
+        found,
+        first: shown(first),
+        counted: None,
+    };
+    if by.len() > 1 {
+        let found = observations::line(&observations::outcomes(all.iter().copied()));
+        return Some(finding(Weight::Violation, found, &all));
+    }
+    (answers.len() < at_least).then(|| {
+        let found = format!("only {} of the {at_least} answers that decide", answers.len());
+        finding(Weight::Undecided, found, &[])
+    })
+}
+
+/// Of rounds between which a client was silent, each answered by one backend of each stream: at least one is answered by another
+/// than the one before it. At least `at_least` pauses of all streams together decide.
+#[must_use]
+pub fn is_released(rounds: &[Vec<Attempt>], streams: &[Stream], at_least: usize) -> Option<Finding> {
+    let by = |round: &[Attempt], stream| {
+        answered(round, stream)
+            .first()
+            .map(|(_, identity)| (*identity).to_owned())
+    };
+    let mut pauses = 0;
+    for stream in streams {
+        let by: Vec<_> = rounds.iter().map(|round| by(round, stream)).collect();
+        for pair in by.windows(2) {
+            if let [Some(before), Some(after)] = pair {
+                if before != after {
+                    return None;
+                }
+                pauses += 1;
+            }
+        }
+    }
+    let (weight, found) = if pauses < at_least {
+        (
+            Weight::Undecided,
+            format!("only {pauses} pauses with answers before and after"),
+        )
+    } else {
+        (
+            Weight::Violation,
+            format!("the same one after each of {pauses} pauses"),
+        )
+    };
+    Some(Finding {
+        weight,
+        subject: streams.first().map(ToString::to_string).unwrap_or_default(),
+        expected: format!(
+            "another backend after at least one of {at_least} pauses longer than the affinity timeout"
+        ),
+        found,
+        first: Vec::new(),
+        counted: None,
+    })
 }
 
 fn answered<'a>(attempts: &'a [Attempt], stream: &Stream) -> Vec<(&'a Attempt, &'a str)> {
@@ -182,5 +250,46 @@ mod tests {
         assert_eq!(of(&[Some("a"), Some("a"), Some("b")], 2), Some(one));
         let few = (Weight::Undecided, "only 1 answers".to_owned());
         assert_eq!(of(&[Some("a"), None, None], 3), Some(few));
+    }
+
+    #[test]
+    fn a_bound_client_is_answered_by_one_backend_on_all_connections() {
+        let found = |by: &[Option<&str>], at_least| {
+            is_bound(&exchanges(0, by), &stream(), at_least).map(|finding| finding.weight)
+        };
+        assert_eq!(found(&[Some("a"), None, Some("a")], 2), None);
+        assert_eq!(
+            found(&[Some("a"), Some("a"), Some("b")], 2),
+            Some(Weight::Violation)
+        );
+        assert_eq!(found(&[Some("a"), None], 2), Some(Weight::Undecided));
+    }
+
+    #[test]
+    fn a_client_that_is_released_meets_another_backend_after_one_of_many_pauses() {
+        let rounds = |by: &[Option<&str>]| -> Vec<Vec<Attempt>> {
+            by.iter().map(|one| exchanges(0, &[*one, *one])).collect()
+        };
+        let found = |by: &[Option<&str>], at_least| {
+            is_released(&rounds(by), &[stream()], at_least).map(|finding| finding.weight)
+        };
+        assert_eq!(found(&[Some("a"), Some("a"), Some("b")], 2), None);
+        assert_eq!(found(&[Some("a"); 3], 2), Some(Weight::Violation));
+        assert_eq!(found(&[Some("a"), None, Some("a")], 1), Some(Weight::Undecided));
+        // Each stream has a binding of its own: another backend of another one is none after a pause.
+        let other = Stream {
+            target: "u".to_owned(),
+            ..stream()
+        };
+        let of_other = |round: Vec<Attempt>| -> Vec<Attempt> {
+            let second = exchanges(0, &[Some("b")]).into_iter().map(|attempt| Attempt {
+                target: "u".to_owned(),
+                ..attempt
+            });
+            round.iter().cloned().chain(second).collect()
+        };
+        let both: Vec<_> = rounds(&[Some("a"); 3]).into_iter().map(of_other).collect();
+        let finding = is_released(&both, &[stream(), other], 4).unwrap();
+        assert_eq!(finding.weight, Weight::Violation);
     }
 }

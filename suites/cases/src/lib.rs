@@ -18,8 +18,10 @@
 //! - `d_reach`: reaching a Service.
 //! - `e_absent`: no endpoints, and datagrams that are larger than one packet.
 //! - `f_slices`: what an EndpointSlice means.
+//! - `g_draining`: readiness, termination, draining.
 //! - `h_udp`: UDP and flow state.
 //! - `j_loadbalancer`: load balancers, external IPs, addresses of nodes.
+//! - `k_affinity`: session affinity.
 //! - `null_slice`: an EndpointSlice emptied as API servers do it.
 mod a_release;
 mod b_apiserver;
@@ -28,8 +30,10 @@ pub mod claims;
 mod d_reach;
 mod e_absent;
 mod f_slices;
+mod g_draining;
 mod h_udp;
 mod j_loadbalancer;
+mod k_affinity;
 mod null_slice;
 
 use harness::case::Case;
@@ -107,9 +111,20 @@ pub const ALL: &[Case] = &[
     f_slices::slice_odd_contents_ignored::CASE,
     f_slices::slice_relabelled::CASE,
     f_slices::churn_converges::CASE,
+    g_draining::unready_no_new::CASE,
+    g_draining::ready_flap_keeps_established::CASE,
+    g_draining::terminating_not_preferred::CASE,
+    g_draining::terminating_fallback::CASE,
+    g_draining::terminating_unserving_none::CASE,
+    g_draining::terminating_drains_established::CASE,
+    g_draining::rollout_no_loss::CASE,
+    g_draining::returning_endpoint_active::CASE,
     h_udp::udp_socket_sticks::CASE,
     j_loadbalancer::lb_address_as_source::CASE,
     j_loadbalancer::node_addresses_followed::CASE,
+    k_affinity::affinity_sticks::CASE,
+    k_affinity::affinity_expires::CASE,
+    k_affinity::affinity_backend_gone::CASE,
 ];
 
 /// A case by its id.

@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, time::Instant};
 
-use cluster::AgentState;
+use cluster::{AgentState, Stop};
+use faults::StoppedAgent;
 
 use crate::{
     context::Context,
@@ -93,4 +94,46 @@ pub async fn restarted_since(
         .map(words)
         .map(|(node, text)| format!("{node} ({text})"))
         .collect())
+}
+
+/// The agents of all nodes, killed, with their former processes.
+#[must_use = "they start again when this is dropped"]
+pub struct KilledAgents(Vec<(StoppedAgent, String, AgentState)>);
+
+impl KilledAgents {
+    /// Kills the agents of all nodes.
+    ///
+    /// # Errors
+    /// If the cluster can't.
+    pub async fn kill(cx: &Context) -> Result<Self, Halt> {
+        let mut killed = Vec::new();
+        for node in cx.nodes() {
+            let before = cx.cluster().agents()?.state(&node).await?;
+            let stopped = StoppedAgent::stop(cx.faults(), &node, Stop::Kill).await?;
+            cx.fault(&format!("agent of {node} killed, process {:?}", before.pid));
+            killed.push((stopped, node, before));
+        }
+        Ok(Self(killed))
+    }
+
+    /// Starts them, and returns when each is a new process that reports ready, or when its time is over.
+    ///
+    /// # Errors
+    /// Inconclusive if one of them does not run by then.
+    pub async fn start(self, cx: &Context) -> Result<(), Halt> {
+        let within = Within::from_now(cx.limits().heal);
+        let mut new = Vec::new();
+        for (stopped, node, before) in self.0 {
+            stopped.start().await?;
+            new.push((node, before));
+        }
+        for (node, before) in new {
+            let what = format!("the agent of {node} is ready again");
+            match ready(cx, &node, &before, within).await? {
+                Some(ready) => cx.record_delay(&what, ready.duration_since(within.since)),
+                None => cx.record(&what, format!("not within {:?}", within.limit)),
+            }
+        }
+        Ok(())
+    }
 }

@@ -22,6 +22,9 @@ use crate::{
 /// From one look at what ends to the next.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// Grace period of pods that nothing waits for any more, in seconds: their kubelet still ends them in order.
+const SOON: u32 = 1;
+
 /// Everything that a run has made, or one of its cases: it has their labels.
 #[derive(Clone, Copy, Debug)]
 pub struct Made<'a> {
@@ -109,6 +112,7 @@ impl Made<'_> {
 
     /// The same, without the wait.
     async fn begin(&self, client: &Client) -> Result<(), Halt> {
+        self.hasten(client).await?;
         let own = self.names(client).await?;
         for kind in [Kind::Service, Kind::EndpointSlice, Kind::Pod] {
             for key in self.keys(client, kind, None).await? {
@@ -123,6 +127,20 @@ impl Made<'_> {
         Ok(())
     }
 
+    /// Ends pods whose grace periods no case waits for any more.
+    async fn hasten(&self, client: &Client) -> Result<(), Halt> {
+        let pods: Api<DynamicObject> = all(client, Kind::Pod, self.confined);
+        let list = pods.list(&self.list()).await.map_err(wrong)?;
+        for pod in list.items.iter().filter(|pod| has_grace(pod)) {
+            let text = |field: &Option<String>| field.clone().unwrap_or_default();
+            let (namespace, name) = (text(&pod.metadata.namespace), text(&pod.metadata.name));
+            let soon = DeleteParams::default().grace_period(SOON);
+            let done = api(client, Kind::Pod, &namespace).delete(&name, &soon).await;
+            unless_gone(done)?;
+        }
+        Ok(())
+    }
+
     async fn names(&self, client: &Client) -> Result<Vec<String>, Halt> {
         let namespaces: Api<DynamicObject> = all(client, Kind::Namespace, None);
         let list = namespaces.list(&self.list()).await.map_err(wrong)?;
@@ -132,6 +150,7 @@ impl Made<'_> {
 
     /// Objects in a namespace that stays. Controllers make slices with a Service's labels until they see that it is gone.
     async fn objects(&self, client: &Client, namespace: &str) -> Result<(), Halt> {
+        self.hasten(client).await?;
         loop {
             let mut is_left = false;
             for kind in [Kind::Service, Kind::EndpointSlice, Kind::Pod] {
@@ -166,10 +185,20 @@ async fn delete(client: &Client, key: &Key) -> Result<(), Halt> {
     let done = api(client, key.kind, &key.namespace)
         .delete(&key.name, &DeleteParams::default())
         .await;
+    unless_gone(done)
+}
+
+fn unless_gone<T>(done: Result<T, kube::Error>) -> Result<(), Halt> {
     match done {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         done => done.map(drop).map_err(wrong),
     }
+}
+
+/// Whether a pod takes longer to end than it has to.
+fn has_grace(pod: &DynamicObject) -> bool {
+    let seconds = pod.data["spec"]["terminationGracePeriodSeconds"].as_u64();
+    seconds.is_some_and(|seconds| seconds > u64::from(SOON))
 }
 
 fn wrong(error: kube::Error) -> Halt {
@@ -192,4 +221,21 @@ pub async fn runs_in(client: &Client, namespace: &str) -> Result<Vec<String>, Ha
         runs.extend(labels.filter_map(|mut labels| labels.remove(RUN_LABEL)));
     }
     Ok(runs)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_pods_with_a_grace_period_are_hastened() {
+        let pod = |spec| -> DynamicObject {
+            serde_json::from_value(json!({ "metadata": { "name": "p" }, "spec": spec })).unwrap()
+        };
+        assert!(has_grace(&pod(json!({ "terminationGracePeriodSeconds": 38 }))));
+        assert!(!has_grace(&pod(json!({ "terminationGracePeriodSeconds": 0 }))));
+        assert!(!has_grace(&pod(json!({}))));
+    }
 }

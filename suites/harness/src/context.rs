@@ -36,6 +36,7 @@ use crate::{
     reused_flows::AnsweredFlows,
     time_spent::{Activity, Clock},
     verdict::Halt,
+    waiting::Within,
     watch::Watch,
 };
 
@@ -142,11 +143,8 @@ impl Context {
             pods::create(&objects, &wanted).await?
         };
         let own = made.remove(0);
-        let family = axes.choose(described.families(), Family::to_string);
-        let family = *family
-            .first()
-            .ok_or_else(|| Halt::Harness("no family".to_owned()))?;
-        let own_services = OwnServices::create(&objects, family, namespace, own, targets).await?;
+        let families = axes.choose(described.families(), Family::to_string);
+        let own_services = OwnServices::create(&objects, &families, namespace, own, targets).await?;
         Ok(Self {
             clients: Clients::new(made, described),
             logs: Logs::new(Arc::clone(&cluster), limits.probe),
@@ -274,6 +272,20 @@ impl Context {
         let backends = pods::create(&self.objects, &pods).await?;
         self.logs.add(&backends);
         Ok(backends)
+    }
+
+    /// Deletes backends, which serve on until their grace periods are over.
+    pub async fn delete_backends(&self, backends: &[Backend]) -> Result<(), Halt> {
+        self.logs.will_end(backends);
+        pods::delete(&self.objects, backends).await
+    }
+
+    /// Returns when none of these deleted backends runs any more.
+    ///
+    /// # Errors
+    /// Inconclusive if one still does at the end of the limit.
+    pub async fn backends_are_gone(&self, backends: &[Backend], within: Within) -> Result<(), Halt> {
+        pods::gone(&self.objects, backends, within).await
     }
 
     /// Creates the manifest's objects of a name, in their order. For a Service, returns its cluster IP.

@@ -1,7 +1,7 @@
 //! The fence: the proof that a write has been handled.
 //!
-//! After write W, one Service and one slice of the suite (the signal, `own_services.rs`) are changed and awaited in the datapath
-//! of the node under test. Watches are ordered per kind, so W has then been handled too.
+//! After write W, one Service and one slice of the suite of each family (the signals, `own_services.rs`) are changed and awaited in
+//! the datapath of the node under test. Watches are ordered per kind, so W has then been handled too.
 //!
 //! Cases also put a fence between a new Service and their first dial of it. Conntrack leaves a connection
 //! untranslated whose first packet came before the Service's rules, as long as its entry lives (two minutes for a TCP
@@ -9,13 +9,14 @@
 //! often enough for a case to see it. What becomes of a client that dials too early is a claim of its own
 //! (`udp-not-ready-yet`).
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use futures::future::try_join_all;
 use oracle::{
     counted::{Counted, What},
     finding::{Finding, Weight},
     history::{Attempt, Outcome, PlanEntry, Transport, Until},
+    observations,
 };
 
 use crate::{
@@ -33,7 +34,7 @@ use crate::{
 /// From one look to the next where clients bear it, and how long each may take: before the change nothing may answer there.
 const LOOK: Duration = Duration::from_millis(50);
 const LOOK_LIMIT: Duration = Duration::from_millis(500);
-/// Looks side by side: silent ones do not delay the one that is answered.
+/// Looks side by side at each address: silent ones do not delay the one that is answered.
 const LANES: usize = 4;
 
 /// Looks are half of a second apart at most, [`LOOK_LIMIT`]; where one was later by so much the machine stood still, and no
@@ -49,7 +50,7 @@ pub async fn pass(cx: &Context) -> Result<(), Halt> {
 
 /// Everything written before is handled on these nodes when this returns.
 ///
-/// The signal is a Service with a slice like any other. Where nothing has been done to the cluster but writes to its API,
+/// The signals are Services with a slice like any other. Where nothing has been done to the cluster but writes to its API,
 /// and the suite's own watch holds them, a fence that comes later than T_ep, or not at all where one has come before, breaks
 /// `service-change-live`.
 ///
@@ -64,11 +65,11 @@ pub async fn pass_on(cx: &Context, nodes: &[String]) -> Result<(), Halt> {
     Ok(())
 }
 
-/// Returns when a client has seen a change of the signal.
+/// Returns when a client has seen a change of the signals.
 async fn is_seen_by(cx: &Context, client: &Client, change: &Change<'_>) -> Result<(), Halt> {
     let Change {
         number,
-        address,
+        addresses,
         identity,
         ..
     } = change;
@@ -76,9 +77,10 @@ async fn is_seen_by(cx: &Context, client: &Client, change: &Change<'_>) -> Resul
     let is_the_targets = !cx.has_faults();
     // So that late and never are told apart.
     let longest = if is_the_targets { limit * 2 } else { limit };
-    let (interval, look_limit) = look(cx.limits());
+    let lanes = LANES * addresses.len();
+    let (interval, look_limit) = look(lanes, cx.limits());
     let looks = longest.as_millis().div_ceil(interval.as_millis());
-    let entry = PlanEntry {
+    let entry = |address: &SocketAddr| PlanEntry {
         target: format!("fence {number}"),
         transport: Transport::Tcp,
         address: address.ip(),
@@ -91,16 +93,15 @@ async fn is_seen_by(cx: &Context, client: &Client, change: &Change<'_>) -> Resul
         source_ports: None,
         at_once: None,
     };
-    let run = begin(cx, client, vec![entry; LANES]).await?;
+    let entries = addresses.iter().cycle().take(lanes).map(entry).collect();
+    let run = begin(cx, client, entries).await?;
     let attempts = tokio::time::timeout(longest, run.finish(longest + look_limit)).await;
-    let is_it = |outcome: &Outcome| matches!(outcome, Outcome::Answered { answer, .. } if answer.identity == *identity);
     let mut is_even = false;
     let found = match attempts {
         Ok(attempts) => {
             let attempts = attempts?;
             is_even = are_even(&attempts, GAP.mul_f64(cx.limits().scale.max(1.0)));
-            let is_seen = attempts.iter().any(|attempt| is_it(&attempt.outcome));
-            (!is_seen).then(|| oracle::observations::line(&oracle::observations::outcomes(&attempts)))
+            unseen(addresses, identity, &attempts)
         }
         Err(_) => Some("no end of the probes".to_owned()),
     };
@@ -115,7 +116,8 @@ async fn is_seen_by(cx: &Context, client: &Client, change: &Change<'_>) -> Resul
         return Err(Halt::Inconclusive(format!(
             "fence {number} was not seen on {} within {longest:?}: expected {address} served by {identity}, \
              found {found}; what was written before it may not have been handled",
-            client.node
+            client.node,
+            address = listed(addresses),
         )));
     }
     cx.history().add(&Event::Fence {
@@ -157,7 +159,8 @@ fn breaks_in_time(
         subject: format!("fence {} on {node}", change.number),
         expected: format!(
             "{} served by {} within {limit:?} of the write",
-            change.address, change.identity
+            listed(&change.addresses),
+            change.identity
         ),
         found: words,
         first: Vec::new(),
@@ -167,6 +170,26 @@ fn breaks_in_time(
     cx.axes().judged(&axis, Vec::new());
     let what = "a changed port is in force";
     breaks(cx, &axis, Effect::Changed, what, vec![finding]);
+}
+
+/// What was found at the addresses where a change was not seen; none if it was at all of them.
+fn unseen(addresses: &[SocketAddr], identity: &str, attempts: &[Attempt]) -> Option<String> {
+    let at = |address: &SocketAddr| -> Vec<&Attempt> {
+        let dialled = attempts.iter().filter(|attempt| attempt.destination == *address);
+        dialled.collect()
+    };
+    let is_it = |attempt: &&Attempt| matches!(&attempt.outcome, Outcome::Answered { answer, .. } if answer.identity == identity);
+    let missing: Vec<_> = addresses
+        .iter()
+        .map(at)
+        .filter(|attempts| !attempts.iter().any(is_it))
+        .collect();
+    (!missing.is_empty()).then(|| observations::line(&observations::outcomes(missing.concat())))
+}
+
+fn listed(addresses: &[SocketAddr]) -> String {
+    let all: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    all.join(" and ")
 }
 
 /// Whether looks have followed each other as they should: a machine that did not let them would have kept the target waiting, too.
@@ -181,8 +204,8 @@ fn are_even(attempts: &[Attempt], gap: Duration) -> bool {
 
 /// From one look to the next, and how long each may take. All lanes of a client together keep to its rate, and limits are
 /// lengthened as all are: a machine that is emulated answers none of eighty looks in a second within half of one.
-fn look(limits: &Limits) -> (Duration, Duration) {
-    let lanes = u32::try_from(LANES).unwrap_or(u32::MAX);
+fn look(lanes: usize, limits: &Limits) -> (Duration, Duration) {
+    let lanes = u32::try_from(lanes).unwrap_or(u32::MAX);
     let kept = Duration::from_secs(1) * lanes / limits.rate.max(1);
     (LOOK.max(kept), LOOK_LIMIT.mul_f64(limits.scale.max(1.0)))
 }
@@ -215,8 +238,44 @@ mod tests {
     }
 
     #[test]
+    fn a_change_is_seen_when_it_is_at_the_address_of_each_family() {
+        let addresses: [SocketAddr; 2] =
+            ["10.96.0.9:20001", "[fd00:96::9]:20001"].map(|text| text.parse().unwrap());
+        let answered = |destination: SocketAddr, identity: &str| Attempt {
+            start_us: 0,
+            end_us: 1,
+            client: String::new(),
+            target: String::new(),
+            transport: Transport::Tcp,
+            destination,
+            local: None,
+            nonce: String::new(),
+            exchange: None,
+            fragments: None,
+            outcome: Outcome::Answered {
+                answer: oracle::history::Answer {
+                    identity: identity.to_owned(),
+                    source: destination,
+                    destination,
+                    nonce: String::new(),
+                    pod: None,
+                },
+                peer: destination,
+            },
+        };
+        let [v4, v6] = addresses;
+        assert_eq!(
+            unseen(&addresses, "new", &[answered(v4, "new"), answered(v6, "new")]),
+            None
+        );
+        let found = unseen(&addresses, "new", &[answered(v4, "new"), answered(v6, "old")]).unwrap();
+        assert!(found.contains("old"), "{found}");
+        assert!(unseen(&addresses, "new", &[answered(v4, "new")]).is_some());
+    }
+
+    #[test]
     fn looks_keep_to_what_clients_and_machines_bear() {
-        let of = |rate, scale| look(&Limits::default().with_rate(rate).scaled(scale));
+        let of = |rate, scale| look(LANES, &Limits::default().with_rate(rate).scaled(scale));
         assert_eq!(of(400, 1.0), (LOOK, LOOK_LIMIT));
         assert_eq!(of(20, 10.0), (Duration::from_millis(200), Duration::from_secs(5)));
         let lanes = Duration::from_secs(1).div_duration_f64(of(20, 1.0).0) * LANES as f64;

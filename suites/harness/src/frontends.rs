@@ -166,11 +166,27 @@ pub async fn serving(
     udp: &[u16],
 ) -> Result<Vec<Backend>, Halt> {
     let nodes = cx.nodes();
-    let pod = |(name, node): (&&str, &String)| {
+    let placed: Vec<(&str, &str)> = names
+        .iter()
+        .zip(nodes.iter().cycle())
+        .map(|(name, node)| (*name, node.as_str()))
+        .collect();
+    serving_on(cx, namespace, &placed, tcp, udp).await
+}
+
+/// Creates backends, by name and node, which serve these ports.
+pub async fn serving_on(
+    cx: &Context,
+    namespace: &str,
+    placed: &[(&str, &str)],
+    tcp: &[u16],
+    udp: &[u16],
+) -> Result<Vec<Backend>, Halt> {
+    let pod = |(name, node): &(&str, &str)| {
         let args = serve(name, namespace, tcp, udp);
         json!({ "name": name, "namespace": namespace, "node": node, "args": args })
     };
-    let pods: Vec<Value> = names.iter().zip(nodes.iter().cycle()).map(pod).collect();
+    let pods: Vec<Value> = placed.iter().map(pod).collect();
     cx.backends(&pods).await
 }
 

@@ -24,6 +24,8 @@ pub struct Logs {
     /// The limit of a probe.
     probe: Duration,
     backends: Mutex<Vec<Backend>>,
+    /// Names of the servers of backends that have been deleted: their logs go with them.
+    ending: Mutex<HashSet<String>>,
     /// Lines that have been read, by backend.
     read: Mutex<HashMap<String, Read>>,
 }
@@ -71,6 +73,7 @@ impl Logs {
             cluster,
             probe,
             backends: Mutex::default(),
+            ending: Mutex::default(),
             read: Mutex::default(),
         }
     }
@@ -79,6 +82,17 @@ impl Logs {
     pub(crate) fn add(&self, backends: &[Backend]) {
         let mut known = self.backends.lock().unwrap_or_else(PoisonError::into_inner);
         known.extend_from_slice(backends);
+    }
+
+    /// These end by and by: when the cluster does not have their logs any more, what was read by then is all.
+    pub(crate) fn will_end(&self, backends: &[Backend]) {
+        let mut ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
+        ending.extend(backends.iter().map(Backend::server));
+    }
+
+    fn ends(&self, backend: &Backend) -> bool {
+        let ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
+        ending.contains(&backend.server())
     }
 
     /// All backends that the case has made.
@@ -149,15 +163,20 @@ impl Logs {
     }
 
     async fn read<T>(&self, backend: &Backend, of: impl FnOnce(&Read) -> T) -> Result<T, Halt> {
-        let text = self.cluster.log(&backend.namespace, &backend.in_api).await?;
+        let text = match self.cluster.log(&backend.namespace, &backend.in_api).await {
+            Err(_) if self.ends(backend) => None,
+            text => Some(text?),
+        };
         let mut logs = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let read = logs.entry(backend.server()).or_default();
-        read.go_on(&text).map_err(|why| {
-            Halt::Harness(format!(
-                "the log of {} has no probe's line: {why}",
-                backend.in_api
-            ))
-        })?;
+        if let Some(text) = text {
+            read.go_on(&text).map_err(|why| {
+                Halt::Harness(format!(
+                    "the log of {} has no probe's line: {why}",
+                    backend.in_api
+                ))
+            })?;
+        }
         Ok(of(read))
     }
 }

@@ -1,5 +1,5 @@
-//! The suite's own Services beside those under test, of one backend: the signal, which fences change, and control Services, which
-//! no case changes.
+//! The suite's own Services beside those under test, of one backend: the signals, which fences change, one of each family, and control
+//! Services, which no case changes.
 //!
 //! They have a namespace, a backend and ports of their own, and their names share no prefix with those under test (`p…`).
 
@@ -22,11 +22,11 @@ use crate::{
     verdict::Halt,
 };
 
-/// Of the Service that fences change.
+/// Of the Services that fences change: the first, and how the others begin.
 const SIGNAL: &str = "signal";
 /// Ports on which the backend listens where pods have a network of their own.
 const TARGETS: [u16; 2] = [7001, 7002];
-/// The signal's port is this plus the number of the fence.
+/// The signals' port is this plus the number of the fence.
 const FIRST_PORT: u16 = 20_000;
 /// The port of control Services: none that a case's Service has.
 const CONTROL_PORT: u16 = FIRST_PORT;
@@ -35,22 +35,28 @@ const CONTROL_PORT: u16 = FIRST_PORT;
 pub(crate) struct OwnServices {
     namespace: String,
     backend: Backend,
-    /// Ports on which the backend listens: the signal's slice switches between them.
+    /// Ports on which the backend listens: the signals' slices switch between them.
     targets: [u16; 2],
-    signal_ip: IpAddr,
+    signals: Vec<Signal>,
     /// Of the last fence.
     number: tokio::sync::Mutex<u16>,
-    /// Nodes on which a change of the signal was seen.
+    /// Nodes on which a change of the signals was seen.
     seen: Mutex<BTreeSet<String>>,
     connected: OnceCell<Vec<ControlService>>,
 }
 
-/// A change of the signal. There is no other one while this is held.
+/// A Service that fences change.
+struct Signal {
+    name: String,
+    cluster_ip: IpAddr,
+}
+
+/// A change of the signals. There is no other one while this is held.
 pub(crate) struct Change<'a> {
     /// Its number.
     pub(crate) number: u16,
-    /// What is dialled.
-    pub(crate) address: SocketAddr,
+    /// What is dialled, of each family.
+    pub(crate) addresses: Vec<SocketAddr>,
     /// What answers there from then on.
     pub(crate) identity: String,
     /// When the first of its writes was sent.
@@ -75,23 +81,31 @@ pub(crate) fn backend_pod(namespace: &str, node: &str, ports: &Ports) -> (Value,
 }
 
 impl OwnServices {
-    /// Creates the signal.
+    /// Creates the signals: an implementation may handle each family by itself, in an order of its own.
     pub(crate) async fn create(
         objects: &Objects,
-        family: Family,
+        families: &[Family],
         namespace: String,
         backend: Backend,
         targets: [u16; 2],
     ) -> Result<Self, Halt> {
-        let spec = json!({ "ipFamilies": [family.to_string()], "ports": service_ports(0, targets) });
-        let ports = slice_ports(0, targets);
-        let written = create(objects, &namespace, SIGNAL, spec, &backend, family, &ports).await?;
-        let signal_ip = written.cluster_ip()?;
+        let mut signals = Vec::new();
+        for family in families {
+            let name = match signals.len() {
+                0 => SIGNAL.to_owned(),
+                _ => format!("{SIGNAL}-{family}").to_lowercase(),
+            };
+            let spec = json!({ "ipFamilies": [family.to_string()], "ports": service_ports(0, targets) });
+            let ports = slice_ports(0, targets);
+            let written = create(objects, &namespace, &name, spec, &backend, *family, &ports).await?;
+            let cluster_ip = written.cluster_ip()?;
+            signals.push(Signal { name, cluster_ip });
+        }
         Ok(Self {
             namespace,
             backend,
             targets,
-            signal_ip,
+            signals,
             number: tokio::sync::Mutex::new(0),
             seen: Mutex::default(),
             connected: OnceCell::new(),
@@ -108,21 +122,24 @@ impl OwnServices {
         self.backend.identity(transport, self.targets[0])
     }
 
-    /// Moves the signal to another port and its backend to another target.
+    /// Moves the signals to another port and their backend to another target.
     pub(crate) async fn change_signal(&self, objects: &Objects) -> Result<Change<'_>, Halt> {
         let mut only = self.number.lock().await;
         *only += 1;
         let number = *only;
         let began = Instant::now();
-        let service = Key::service(&self.namespace, SIGNAL);
-        let change = json!({ "spec": { "ports": service_ports(number, self.targets) } });
-        objects.patch(&service, change).await?;
-        let slice = Key::slice(&self.namespace, SIGNAL);
-        let change = json!({ "ports": slice_ports(number, self.targets) });
-        objects.patch(&slice, change).await?;
+        for Signal { name, .. } in &self.signals {
+            let service = Key::service(&self.namespace, name);
+            let change = json!({ "spec": { "ports": service_ports(number, self.targets) } });
+            objects.patch(&service, change).await?;
+            let slice = Key::slice(&self.namespace, name);
+            let change = json!({ "ports": slice_ports(number, self.targets) });
+            objects.patch(&slice, change).await?;
+        }
+        let at = |signal: &Signal| SocketAddr::new(signal.cluster_ip, FIRST_PORT + number);
         Ok(Change {
             number,
-            address: SocketAddr::new(self.signal_ip, FIRST_PORT + number),
+            addresses: self.signals.iter().map(at).collect(),
             identity: self
                 .backend
                 .identity(Transport::Tcp, target(number, self.targets)),
@@ -132,7 +149,7 @@ impl OwnServices {
         })
     }
 
-    /// Whether a change of the signal was seen on a node before; notes whether this one was.
+    /// Whether a change of the signals was seen on a node before; notes whether this one was.
     pub(crate) fn was_seen_before(&self, node: &str, is_seen: bool) -> bool {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let before = seen.contains(node);

@@ -15,8 +15,9 @@ use crate::{
     history::Event,
     names::{self, Key, Kind},
     objects::{MANAGER, Objects},
-    requests::answered,
+    requests::{answered, refused},
     verdict::Halt,
+    waiting::{Within, eventually},
 };
 
 /// Pods whose creation is asked for at once. An API server admits one after another in tens of milliseconds; more at once from each
@@ -46,6 +47,11 @@ impl Backend {
     /// The namespace as the case has it.
     fn axis(&self) -> &str {
         names::namespace_of(&self.namespace, &self.in_api)
+    }
+
+    /// The pod in the API.
+    fn key(&self) -> Key {
+        Key::new(Kind::Pod, self.axis(), &self.in_api)
     }
 
     /// Name of its server, unique in the cluster: what identities begin with.
@@ -214,6 +220,33 @@ async fn ready(objects: &Objects, pod: &Value) -> Result<Backend, Halt> {
         addresses: backend.addresses.clone(),
     });
     Ok(backend)
+}
+
+/// Deletes pods, which end in their own time.
+pub(crate) async fn delete(objects: &Objects, pods: &[Backend]) -> Result<(), Halt> {
+    for pod in pods {
+        objects.delete(&pod.key()).await?;
+    }
+    Ok(())
+}
+
+/// Returns when none of these pods is in the API any more, and so none of their processes runs.
+///
+/// # Errors
+/// Inconclusive if one still is at the end of the limit.
+pub(crate) async fn gone(objects: &Objects, pods: &[Backend], within: Within) -> Result<(), Halt> {
+    eventually("deleted pods have ended", within, async || {
+        for pod in pods {
+            let (key, api) = (pod.key(), objects.api(&pod.key()));
+            let found = answered(|| api.get_opt(&key.name)).await;
+            let found = found.map_err(|error| refused(&format!("get {key}"), error))?;
+            if found.is_some() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(()))
+    })
+    .await
 }
 
 fn is_ready(pod: &DynamicObject) -> bool {

@@ -24,6 +24,7 @@ use crate::{
     client::{Client, Run},
     context::Context,
     destination::{Destination, longest, round},
+    frontends::Vantage,
     pods::Backend,
     rate_turns,
     time_spent::Activity,
@@ -84,7 +85,17 @@ pub async fn control(
     targets: &[Destination],
     within: Within,
 ) -> Result<(), Halt> {
-    must_settle(cx, "control failed", what, clients, targets, within).await
+    control_all(cx, what, &group(clients, targets), within).await
+}
+
+/// As [`control`], of groups of clients at once, each with its targets.
+pub(crate) async fn control_all(
+    cx: &Context,
+    what: &str,
+    groups: &[Vantage],
+    within: Within,
+) -> Result<(), Halt> {
+    must_settle(cx, "control failed", what, groups, within).await
 }
 
 /// Witness: a fault of the suite's own is there (what it has left over decides, what it has cut off is gone), as every
@@ -100,24 +111,23 @@ pub async fn witness(
     targets: &[Destination],
     within: Within,
 ) -> Result<(), Halt> {
-    must_settle(cx, "not witnessed", what, clients, targets, within).await
+    must_settle(cx, "not witnessed", what, &group(clients, targets), within).await
 }
 
 async fn must_settle(
     cx: &Context,
     otherwise: &str,
     what: &str,
-    clients: &[Client],
-    targets: &[Destination],
+    groups: &[Vantage],
     within: Within,
 ) -> Result<(), Halt> {
     let _spent = cx.clock().during(Activity::Control);
-    let settled = settle(cx, clients, targets, within).await?;
+    let settled = settle_all(cx, groups, within).await?;
     if let Some(took) = settled.took() {
         cx.record_delay(what, took);
     }
     require(cx, &format!("{otherwise} ({what})"), settled);
-    any_open(cx, targets)
+    any_open(cx, groups.iter().flat_map(|(_, targets)| targets))
 }
 
 /// An axis that has not settled becomes inconclusive.
@@ -147,14 +157,28 @@ pub async fn judge(
     targets: &[Destination],
     within: Within,
 ) -> Result<Vec<Attempt>, Halt> {
+    judge_all(cx, &group(clients, targets), within).await
+}
+
+/// As [`judge`], of groups of clients at once, each with its targets.
+pub(crate) async fn judge_all(
+    cx: &Context,
+    groups: &[Vantage],
+    within: Within,
+) -> Result<Vec<Attempt>, Halt> {
     let _spent = cx.clock().during(Activity::Judging);
     // What has not settled shows in the probes that follow.
-    let settled = settle(cx, clients, targets, within).await?;
+    let settled = settle_all(cx, groups, within).await?;
     record_settled(cx, &settled);
-    let targets = open_targets(cx, targets);
-    let limits = cx.limits();
-    let attempts = probe(cx, clients, &targets).await?;
-    judge_attempts(cx, clients, &targets, attempts, |target| target.probes(limits)).await
+    let open = |(clients, targets): &Vantage| (clients.clone(), open_targets(cx, targets));
+    let groups: Vec<Vantage> = groups.iter().map(open).collect();
+    let attempts = probe(cx, &groups).await?;
+    let probes = |target: &Destination| target.probes(cx.limits());
+    let judged = groups
+        .iter()
+        .zip(attempts)
+        .map(|((clients, targets), attempts)| judge_attempts(cx, clients, targets, attempts, probes));
+    Ok(try_join_all(judged).await?.concat())
 }
 
 /// As [`judge`], with the fewest probes that show the set instead of N: for changes that come again and
@@ -165,8 +189,13 @@ pub async fn judge_briefly(
     targets: &[Destination],
     within: Within,
 ) -> Result<(), Halt> {
+    judge_all_briefly(cx, &group(clients, targets), within).await
+}
+
+/// As [`judge_briefly`], of groups of clients at once, each with its targets.
+pub(crate) async fn judge_all_briefly(cx: &Context, groups: &[Vantage], within: Within) -> Result<(), Halt> {
     let _spent = cx.clock().during(Activity::Judging);
-    let mut settled = settle(cx, clients, targets, within).await?;
+    let mut settled = settle_all(cx, groups, within).await?;
     record_settled(cx, &settled);
     for axis in &settled.settled {
         cx.axes().judged(axis, Vec::new());
@@ -272,12 +301,19 @@ pub async fn settle(
     targets: &[Destination],
     within: Within,
 ) -> Result<Settled, Halt> {
-    let targets = open_targets(cx, targets);
+    settle_all(cx, &group(clients, targets), within).await
+}
+
+/// As [`settle`], of groups of clients at once, each with its targets.
+pub(crate) async fn settle_all(cx: &Context, groups: &[Vantage], within: Within) -> Result<Settled, Halt> {
     // Client by client, which targets are still outside.
-    let mut outside: Vec<(Client, Vec<Destination>)> = clients
-        .iter()
-        .map(|client| (client.clone(), targets.clone()))
-        .collect();
+    let mut outside: Vec<(Client, Vec<Destination>)> = Vec::new();
+    let mut targets = Vec::new();
+    for (clients, of_these) in groups {
+        let open = open_targets(cx, of_these);
+        outside.extend(clients.iter().map(|client| (client.clone(), open.clone())));
+        targets.extend(open);
+    }
     loop {
         let rounds = outside
             .iter()
@@ -285,6 +321,7 @@ pub async fn settle(
             .collect();
         let clients = outside.iter().map(|(client, _)| client);
         let (attempts, began) = in_turn(cx, clients, rounds, within.left()).await?;
+        let attempts = attempts.concat();
         let took = began.saturating_duration_since(within.since);
         cx.answered_flows().add(&attempts);
         let logs = cx.logs().if_needed(&targets, &attempts).await?;
@@ -328,21 +365,29 @@ pub async fn probe_briefly(
     run(cx, client, round(targets, Destination::fewest, cx.limits())).await
 }
 
-/// N probes to all targets from all clients.
-async fn probe(cx: &Context, clients: &[Client], targets: &[Destination]) -> Result<Vec<Attempt>, Halt> {
+/// N probes to all targets from all clients, by their groups.
+async fn probe(cx: &Context, groups: &[Vantage]) -> Result<Vec<Vec<Attempt>>, Halt> {
     let limits = cx.limits();
-    let of_each = round(targets, |target| target.probes(limits), limits);
-    let rounds = vec![of_each; clients.len()];
-    Ok(in_turn(cx, clients, rounds, rate_turns::PATIENCE).await?.0)
+    let of_group = |(clients, targets): &Vantage| {
+        let of_each = round(targets, |target| target.probes(limits), limits);
+        vec![of_each; clients.len()]
+    };
+    let rounds = groups.iter().flat_map(of_group).collect();
+    let clients = groups.iter().flat_map(|(clients, _)| clients);
+    let (attempts, _) = in_turn(cx, clients, rounds, rate_turns::PATIENCE).await?;
+    let mut by_client = attempts.into_iter();
+    let of_group = |(clients, _): &Vantage| by_client.by_ref().take(clients.len()).flatten().collect();
+    Ok(groups.iter().map(of_group).collect())
 }
 
-/// A round for each client, when it is its turn, for which it waits so long at most; and when that was.
+/// A round for each client, when it is its turn, for which it waits so long at most; and when that was. Returns the attempts of
+/// each.
 async fn in_turn(
     cx: &Context,
     clients: impl IntoIterator<Item = &Client>,
     rounds: Vec<Vec<PlanEntry>>,
     patience: Duration,
-) -> Result<(Vec<Attempt>, Instant), Halt> {
+) -> Result<(Vec<Vec<Attempt>>, Instant), Halt> {
     let _turn = match cx.turns() {
         Some(turns) => turns.take(&rounds, cx.limits(), patience).await,
         None => None,
@@ -352,7 +397,7 @@ async fn in_turn(
         .into_iter()
         .zip(rounds)
         .map(|(client, round)| run(cx, client, round));
-    Ok((try_join_all(runs).await?.concat(), began))
+    Ok((try_join_all(runs).await?, began))
 }
 
 /// Starts entries on a client.
@@ -378,13 +423,20 @@ pub(crate) fn open_targets(cx: &Context, targets: &[Destination]) -> Vec<Destina
         .collect()
 }
 
-pub(crate) fn any_open(cx: &Context, targets: &[Destination]) -> Result<(), Halt> {
-    if open_targets(cx, targets).is_empty() {
-        return Err(Halt::Inconclusive(
-            "no axis is left that could be decided".to_owned(),
-        ));
+pub(crate) fn any_open<'a>(
+    cx: &Context,
+    targets: impl IntoIterator<Item = &'a Destination>,
+) -> Result<(), Halt> {
+    if targets.into_iter().any(|target| cx.axes().is_open(&target.axis)) {
+        return Ok(());
     }
-    Ok(())
+    let why = "no axis is left that could be decided".to_owned();
+    Err(Halt::Inconclusive(why))
+}
+
+/// These clients with these targets as the only group.
+pub(crate) fn group(clients: &[Client], targets: &[Destination]) -> [Vantage; 1] {
+    [(clients.to_vec(), targets.to_vec())]
 }
 
 /// Identities of backends on a port.

@@ -2,10 +2,11 @@
 //!
 //! A new socket gets a source port from the kernel at random, and now and then one that the client has sent from
 //! before: to an implementation, and to the backend, that is the flow of before. What becomes of flows whose backend
-//! has gone is a claim of its own (`udp-zero-and-back`); what a *new* client meets is not decided by them.
+//! has gone is a claim of its own (`udp-zero-and-back`), and one that drains keeps its flows; what a *new* client meets is not
+//! decided by them.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     net::SocketAddr,
     sync::{Mutex, PoisonError},
 };
@@ -20,39 +21,48 @@ use crate::destination::Destination;
 /// A node, a source port of one of its clients, and what that sends to: some clients of a node share its network.
 type Flow = (String, u16, SocketAddr);
 
-/// Flows of datagrams that were answered, of all of a case: bounded by its probes.
+/// Flows of datagrams that were answered, and by whom, of all of a case: bounded by its probes.
 #[derive(Debug, Default)]
-pub(crate) struct AnsweredFlows(Mutex<HashSet<Flow>>);
+pub(crate) struct AnsweredFlows(Mutex<HashMap<Flow, HashSet<String>>>);
 
 impl AnsweredFlows {
     /// Notes those that were answered, of attempts that were looked at.
     pub(crate) fn add<'a>(&self, attempts: impl IntoIterator<Item = &'a Attempt>) {
-        let answered = attempts
-            .into_iter()
-            .filter(|attempt| matches!(attempt.outcome, Outcome::Answered { .. }));
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.extend(answered.filter_map(flow));
+        for attempt in attempts {
+            if let (Outcome::Answered { answer, .. }, Some(flow)) = (&attempt.outcome, flow(attempt)) {
+                let by = known.entry(flow).or_default();
+                if !by.contains(&answer.identity) {
+                    by.insert(answer.identity.clone());
+                }
+            }
+        }
     }
 
-    /// Parts attempts into those that decide, and those that go on with a flow of before to a target that must refuse.
+    /// Parts attempts into those that decide, and those that go on with a flow of before: to a target that must refuse or may be
+    /// served by any of some backends, and to one that must be served by others than the flow's.
     pub(crate) fn without_repeated(
         &self,
         targets: &[Destination],
         attempts: Vec<Attempt>,
     ) -> (Vec<Attempt>, Vec<Attempt>) {
-        let refusing: HashSet<SocketAddr> = targets
+        let permitted: HashMap<SocketAddr, &Permitted> = targets
             .iter()
-            .filter(|target| !matches!(target.permitted, Permitted::Serves(_)))
-            .map(|target| target.address)
+            .map(|target| (target.address, &target.permitted))
             .collect();
-        attempts
-            .into_iter()
-            .partition(|attempt| !refusing.contains(&attempt.destination) || !self.has(attempt))
+        let decides = |attempt: &Attempt| match permitted.get(&attempt.destination) {
+            None => true,
+            Some(Permitted::Serves(identities)) => self.all_by(attempt, |by| identities.contains(by)),
+            Some(_) => self.all_by(attempt, |_| false),
+        };
+        attempts.into_iter().partition(decides)
     }
 
-    fn has(&self, attempt: &Attempt) -> bool {
+    /// Whether all who have answered an attempt's flow before are such; so it is of a new flow.
+    fn all_by(&self, attempt: &Attempt, test: impl Fn(&str) -> bool) -> bool {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        flow(attempt).is_some_and(|flow| known.contains(&flow))
+        let by = flow(attempt).and_then(|flow| known.get(&flow));
+        by.is_none_or(|by| by.iter().all(|identity| test(identity)))
     }
 }
 
@@ -126,16 +136,39 @@ mod tests {
             client: "host@node1".into(),
             ..attempt(Transport::Udp, 4001, true)
         };
-        assert!(flows.has(&same_network));
+        let has = |attempt: &Attempt| !flows.all_by(attempt, |_| false);
+        assert!(has(&same_network));
         // Connected or not, the datagrams are the same.
-        assert!(flows.has(&attempt(Transport::UdpConnected, 4001, true)));
+        assert!(has(&attempt(Transport::UdpConnected, 4001, true)));
         for new in [
             attempt(Transport::Udp, 4002, true),
             attempt(Transport::Tcp, 4003, true),
             other_client,
             other_target,
         ] {
-            assert!(!flows.has(&new), "{new:?}");
+            assert!(!has(&new), "{new:?}");
         }
+    }
+    #[test]
+    fn a_flow_of_before_decides_where_the_same_backend_must_serve() {
+        let flows = AnsweredFlows::default();
+        flows.add(&[attempt(Transport::Udp, 4001, true)]);
+        let decide = |permitted: Permitted| {
+            let address = "10.96.0.9:53".parse().unwrap();
+            let target = Destination {
+                permitted,
+                ..Destination::none("a", "t", Transport::Udp, address)
+            };
+            let attempts = vec![
+                attempt(Transport::Udp, 4001, true),
+                attempt(Transport::Udp, 4002, true),
+            ];
+            flows.without_repeated(&[target], attempts).0.len()
+        };
+        let by = |identity: &str| [identity.to_owned()].into();
+        assert_eq!(decide(Permitted::Serves(by("b/UDP/53"))), 2);
+        assert_eq!(decide(Permitted::Serves(by("c/UDP/53"))), 1);
+        assert_eq!(decide(Permitted::ServesOneOf(by("b/UDP/53"))), 1);
+        assert_eq!(decide(Permitted::None), 1);
     }
 }

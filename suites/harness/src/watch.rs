@@ -21,7 +21,7 @@ use tokio::{
 
 use crate::{
     history::{Event, History},
-    names::{Key, Kind},
+    names::{Key, Kind, OF_SERVICE},
     requests::all,
     verdict::Halt,
 };
@@ -127,6 +127,21 @@ impl Watch {
         })
     }
 
+    /// Returns when the EndpointSlices of a Service, whatever they are called, list exactly these addresses as ready.
+    ///
+    /// # Errors
+    /// Inconclusive if they don't within the limit: what writes them is not under test.
+    pub async fn lists(&self, service: &Key, ready: &BTreeSet<String>, limit: Duration) -> Result<(), Halt> {
+        self.until(limit, |state| state.ready_of(service) == *ready)
+            .await
+            .map_err(|()| {
+                let found = self.seen.state().ready_of(service);
+                Halt::Inconclusive(format!(
+                    "EndpointSlices of {service} list other ready addresses after {limit:?}: expected {ready:?}, found {found:?}"
+                ))
+            })
+    }
+
     /// All versions of an object so far, oldest first.
     #[must_use]
     pub fn versions(&self, key: &Key) -> Vec<Version> {
@@ -166,6 +181,20 @@ impl Watch {
 }
 
 impl State {
+    /// Addresses that the EndpointSlices of a Service list as ready.
+    fn ready_of(&self, service: &Key) -> BTreeSet<String> {
+        let last = self.versions.iter().filter_map(|(key, versions)| {
+            let last = versions.last()?;
+            let is_of = last.object["metadata"]["labels"][OF_SERVICE] == *service.name;
+            (key.kind == Kind::EndpointSlice && is_of && !last.deleted).then_some(&last.object)
+        });
+        let endpoints = last.flat_map(|slice| slice["endpoints"].as_array().into_iter().flatten());
+        endpoints
+            .filter(|endpoint| endpoint["conditions"]["ready"].as_bool() != Some(false))
+            .filter_map(|endpoint| Some(endpoint["addresses"][0].as_str()?.to_owned()))
+            .collect()
+    }
+
     fn of(&self, key: &Key) -> &[Version] {
         self.versions.get(key).map_or(&[], Vec::as_slice)
     }
@@ -332,5 +361,34 @@ mod tests {
         );
         seen.listed(Kind::EndpointSlice, &BTreeSet::new());
         assert_eq!(versions(&seen).last(), Some(&(String::new(), true)));
+    }
+
+    #[test]
+    fn ready_addresses_are_those_of_the_last_versions_of_all_slices() {
+        let seen = seen();
+        let slice = |name: &str, version: &str, endpoints: Value| -> DynamicObject {
+            let metadata = json!({
+                "name": name, "namespace": "ns", "resourceVersion": version,
+                "labels": { "kubernetes.io/service-name": "s" },
+            });
+            serde_json::from_value(json!({ "metadata": metadata, "endpoints": endpoints })).unwrap()
+        };
+        let at = |address: &str, ready: Option<bool>| json!({ "addresses": [address], "conditions": { "ready": ready } });
+        let ready = |service: &str| -> Vec<String> {
+            let ready = seen.state().ready_of(&Key::service("ns", service));
+            ready.into_iter().collect()
+        };
+        let both = json!([at("10.0.0.1", Some(true)), at("10.0.0.2", Some(false))]);
+        seen.version(Kind::EndpointSlice, &slice("a", "1", both), false);
+        seen.version(
+            Kind::EndpointSlice,
+            &slice("b", "2", json!([at("10.0.0.3", None)])),
+            false,
+        );
+        assert_eq!(ready("s"), ["10.0.0.1", "10.0.0.3"]);
+        assert!(ready("t").is_empty());
+        seen.version(Kind::EndpointSlice, &slice("a", "3", json!(null)), false);
+        seen.version(Kind::EndpointSlice, &slice("b", "4", json!([])), true);
+        assert!(ready("s").is_empty());
     }
 }

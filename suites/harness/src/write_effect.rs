@@ -14,7 +14,8 @@ use crate::{
     client::Client,
     context::Context,
     destination::Destination,
-    probing::{Settled, any_open, settle},
+    frontends::Vantage,
+    probing::{Settled, any_open, group, settle_all},
     time_spent::Activity,
     verdict::Halt,
     waiting::Within,
@@ -37,11 +38,13 @@ pub enum Effect {
     Changed,
     /// A Service whose name is a prefix of its own was emptied: its own backends stay.
     Kept,
+    /// It has session affinity: each client is bound to one backend.
+    Bound,
 }
 
 impl Effect {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Emptied,
         Self::Left,
         Self::Listed,
@@ -49,6 +52,7 @@ impl Effect {
         Self::Deleted,
         Self::Changed,
         Self::Kept,
+        Self::Bound,
     ];
 
     /// The claim that says so.
@@ -62,6 +66,7 @@ impl Effect {
             Self::Deleted => "service-deleted-vip-dead",
             Self::Changed => "service-change-live",
             Self::Kept => "release-prefix-empty-list",
+            Self::Bound => "affinity-sticks",
         }
     }
 
@@ -89,14 +94,29 @@ pub async fn takes_effect(
     targets: &[Destination],
     within: Within,
 ) -> Result<(), Halt> {
+    takes_effect_for_all(cx, effect, what, &group(clients, targets), within).await
+}
+
+/// As [`takes_effect`], of groups of clients at once, each with its targets.
+pub(crate) async fn takes_effect_for_all(
+    cx: &Context,
+    effect: Effect,
+    what: &str,
+    groups: &[Vantage],
+    within: Within,
+) -> Result<(), Halt> {
     let _spent = cx.clock().during(Activity::Control);
-    let targets: Vec<Destination> = targets.iter().map(|target| effect.permits(target)).collect();
-    let settled = settle(cx, clients, &targets, within).await?;
+    let permitted = |(clients, targets): &Vantage| {
+        let targets = targets.iter().map(|target| effect.permits(target));
+        (clients.clone(), targets.collect())
+    };
+    let groups: Vec<Vantage> = groups.iter().map(permitted).collect();
+    let settled = settle_all(cx, &groups, within).await?;
     if let Some(took) = settled.took() {
         cx.record_delay(what, took);
     }
     must_hold(cx, effect, what, settled);
-    any_open(cx, &targets)
+    any_open(cx, groups.iter().flat_map(|(_, targets)| targets))
 }
 
 /// What a row leans on is broken, in one of its axes: what a write must come to, what was to be seen of it, and what was found.

@@ -1,12 +1,13 @@
 //! Each mutant's bug, and that the rest is correct: one program, which is linked once.
 
 mod adopted_kept;
+mod affinity_misread;
 mod balancers_owned;
 mod choices_forgotten;
+mod conditions_misread;
 mod cut_unnoticed;
 mod empty_left_out;
 mod endpoints_kept;
-mod flows_kept;
 mod foreign_removed;
 mod fragments_forgotten;
 mod gateway;
@@ -32,4 +33,5 @@ mod slices_misread;
 mod sockets_by_address;
 mod stale_kept;
 mod starts_twice;
+mod udp_ending;
 mod wide_release;

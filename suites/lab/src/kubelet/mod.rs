@@ -5,8 +5,8 @@
 //!                                          └─▶ status, deletion ─▶ API server
 //! ```
 //!
-//! A pod is Ready while its probe has bound its ports and reports that it is ready. A deleted pod gets SIGTERM, its
-//! grace period, SIGKILL, and leaves the API when nothing of it is left on the node. It runs container 0 with the
+//! A pod is Ready while its probe has bound its ports and reports that it is ready. A deleted pod gets the time of its hook
+//! `preStop.sleep`, SIGTERM, the rest of its grace period, SIGKILL, and leaves the API when nothing of it is left on the node. It runs container 0 with the
 //! image `probe` and nothing else.
 //!
 //! Files: `spec` (the parsed spec), `pod` (the life of a pod), `sandbox`, `container`, `status`, `table` (pods for

@@ -244,20 +244,22 @@ impl Worker {
                     return Ok(Some(end));
                 }
                 () = not_wanted(&mut wanted) => {
-                    self.end(&mut container, sandbox).await?;
+                    self.end(&mut container, sandbox, spec.pre_stop).await?;
                     return Ok(None);
                 }
             }
         }
     }
 
-    /// SIGTERM, the grace period, SIGKILL; a pod that was removed from the API meanwhile has no grace period left.
-    async fn end(&mut self, container: &mut Container, sandbox: &Sandbox) -> Result<(), LabError> {
-        if let PodGoal::End(grace) = *self.wanted.borrow()
-            && !grace.is_zero()
-        {
-            container.terminate();
-        }
+    /// The time of its hook, SIGTERM, SIGKILL at the end of the grace period, which begins with the hook; a pod that was removed from
+    /// the API meanwhile has no grace period left.
+    async fn end(
+        &mut self,
+        container: &mut Container,
+        sandbox: &Sandbox,
+        pre_stop: Duration,
+    ) -> Result<(), LabError> {
+        let mut is_hooked = matches!(*self.wanted.borrow(), PodGoal::End(grace) if !grace.is_zero());
         let (begin, since) = (Instant::now(), container.begin());
         let mut readiness = container.readiness();
         loop {
@@ -273,6 +275,10 @@ impl Worker {
                         container.wait().await;
                     }
                     return Ok(());
+                }
+                () = sleep(pre_stop.saturating_sub(begin.elapsed())), if is_hooked => {
+                    is_hooked = false;
+                    container.terminate();
                 }
                 // The container serves until its end, but is not ready any more.
                 _ = readiness.other_than(Some(true)), if self.facts.ready() => {

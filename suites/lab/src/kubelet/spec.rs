@@ -22,6 +22,8 @@ pub(super) struct PodSpec {
     pub(super) host_processes: bool,
     /// What follows the end of the container.
     pub(super) restart: Restart,
+    /// How long a pod that is being deleted serves on before the container gets SIGTERM (`lifecycle.preStop.sleep`, KEP-3960).
+    pub(super) pre_stop: Duration,
 }
 
 /// `restartPolicy`.
@@ -92,6 +94,11 @@ pub(super) fn parse(pod: &Pod) -> Result<PodSpec, Problem> {
             )));
         }
     };
+    let pre_stop = pre_stop(container).map_err(|found| {
+        config(format!(
+            "the lab knows the hook preStop.sleep alone, expected it instead of {found}"
+        ))
+    })?;
     Ok(PodSpec {
         container: container.name.clone(),
         image,
@@ -101,7 +108,23 @@ pub(super) fn parse(pod: &Pod) -> Result<PodSpec, Problem> {
             && spec.host_pid == Some(true)
             && is_privileged(container),
         restart,
+        pre_stop,
     })
+}
+
+/// How long the hook sleeps; none sleeps for no time. An error names another hook.
+fn pre_stop(container: &Container) -> Result<Duration, String> {
+    let lifecycle = container.lifecycle.as_ref();
+    if let Some(hook) = lifecycle.and_then(|lifecycle| lifecycle.post_start.as_ref()) {
+        return Err(format!("postStart {hook:?}"));
+    }
+    let Some(hook) = lifecycle.and_then(|lifecycle| lifecycle.pre_stop.as_ref()) else {
+        return Ok(Duration::ZERO);
+    };
+    let sleep = hook.sleep.as_ref().ok_or_else(|| format!("preStop {hook:?}"))?;
+    Ok(Duration::from_secs(
+        u64::try_from(sleep.seconds).unwrap_or_default(),
+    ))
 }
 
 fn is_privileged(container: &Container) -> bool {
@@ -136,7 +159,10 @@ mod tests {
     fn a_probe_pod_is_read_whole() {
         let spec = parse(&pod(&json!({
             "hostNetwork": true, "restartPolicy": "OnFailure",
-            "containers": [{"name": "c", "image": "registry.example/x/probe:v1@sha256:00", "args": ["serve"]}],
+            "containers": [{
+                "name": "c", "image": "registry.example/x/probe:v1@sha256:00", "args": ["serve"],
+                "lifecycle": {"preStop": {"sleep": {"seconds": 7}}},
+            }],
         })));
         assert_eq!(
             spec,
@@ -147,6 +173,7 @@ mod tests {
                 host_network: true,
                 host_processes: false,
                 restart: Restart::OnFailure,
+                pre_stop: Duration::from_secs(7),
             })
         );
     }
@@ -187,6 +214,11 @@ mod tests {
                 json!({"containers": [{"name": "a", "image": "probe", "command": ["sh"]}]}),
                 "CreateContainerConfigError",
                 "no command",
+            ),
+            (
+                json!({"containers": [{"name": "a", "image": "probe", "lifecycle": {"preStop": {"exec": {}}}}]}),
+                "CreateContainerConfigError",
+                "preStop.sleep",
             ),
             (
                 json!({"restartPolicy": "Maybe", "containers": [{"name": "a", "image": "probe"}]}),

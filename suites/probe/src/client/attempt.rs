@@ -56,12 +56,20 @@ pub(super) async fn make(client: &str, entry: &PlanEntry, number: u32, nonce: St
         exchange: None,
     };
     let destination = about.destination;
-    let source = entry.source_port(number);
-    watched(about, async |trace| {
+    let (source, limit) = (entry.source_port(number), about.limit);
+    let mut answered = None;
+    let attempt = watched(about, async |trace| {
         let socket = Socket::open(entry.transport, destination, source, trace).await?;
-        exchange(&socket, &nonce, None, trace).await
+        let reply = exchange(&socket, &nonce, None, trace).await?;
+        answered = Some(socket);
+        Ok(reply)
     })
-    .await
+    .await;
+    if let Some(socket) = answered.filter(|_| source != 0) {
+        // A server that does not end its side leaves the port in TIME-WAIT.
+        drop(tokio::time::timeout(limit, socket.ended()).await);
+    }
+    attempt
 }
 
 /// Runs an attempt within its limit.

@@ -134,6 +134,24 @@ impl Socket {
         Ok(())
     }
 
+    /// Waits for the server's end of a connection of lines. Closed afterwards, the server's side has the tuple in TIME-WAIT and not
+    /// this one (RFC 9293, 3.6), so that the port can be used for the same destination again at once.
+    pub(super) async fn ended(&self) -> io::Result<()> {
+        let Self::Stream(stream) = self else {
+            return Ok(());
+        };
+        let mut rest = [0; 64];
+        loop {
+            stream.readable().await?;
+            match stream.try_read(&mut rest) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// The next answer and the socket's peer. If it is cancelled, `begun` keeps what was read of an answer; also if the
     /// peer ends in the middle of one, which is an unexpected end of file.
     pub(super) async fn receive(&self, begun: &mut Vec<u8>) -> io::Result<(Vec<u8>, SocketAddr)> {

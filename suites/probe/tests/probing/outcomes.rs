@@ -260,6 +260,17 @@ async fn attempts_are_dialled_from_the_configured_ports_in_turn() {
 }
 
 #[tokio::test]
+async fn connections_follow_each_other_from_one_port_at_once() {
+    let (tcp, _) = server(Mode::Prompt, "b1", "127.0.0.1", &Sink::default()).await;
+    let port = two_free_ports();
+    let mut entry = entry(Transport::Tcp, loopback(tcp));
+    (entry.count, entry.interval_ms, entry.source_ports) = (50, 0, Some([port, port]));
+    for attempt in run(vec![entry]).await {
+        assert!(matches!(attempt.outcome, Outcome::Answered { .. }), "{attempt:?}");
+    }
+}
+
+#[tokio::test]
 async fn sctp_is_served_where_the_kernel_has_it() {
     let config = ServeConfig {
         name: "b1".to_owned(),
