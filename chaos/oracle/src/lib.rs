@@ -12,12 +12,15 @@
 //! - `peer.rs`: which peer address sockets show. `socket_binding.rs`: whether they can bind their port.
 //! - `share.rs`: how answers are shared among backends. `stickiness.rs`: whether each unconnected socket keeps one backend.
 //! - `fragments.rs`: fragmented datagrams, and the source of their fragments.
+//! - `errors.rs`: which error attempts failed by. `crossings.rs`: packets on a device, and loops.
 //! - `finding.rs`: the result of a checker. `counted.rs`: its counts. `breakage.rs`: how a probe ended, what broke.
 //! - `observations.rs`: counts that are reported and never judged.
 
 pub mod breakage;
 pub mod check;
 pub mod counted;
+pub mod crossings;
+pub mod errors;
 pub mod finding;
 pub mod flow;
 pub mod fragments;
