@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, time::Instant};
 
-use cluster::AgentState;
+use cluster::{AgentState, Stop};
+use faults::StoppedAgent;
 
 use crate::{
     context::Context,
@@ -52,6 +53,59 @@ pub async fn ready(
         Ok(ready) => Ok(Some(ready)),
         Err(Halt::Inconclusive(_)) if seen().await?.0 => Ok(None),
         Err(halt) => Err(halt),
+    }
+}
+
+/// Agents that were killed, and stay down. They start when this is dropped.
+#[must_use = "the agents start again when this is dropped"]
+pub struct Killed(Vec<(StoppedAgent, String, AgentState)>);
+
+impl Killed {
+    /// Kills the agents of these nodes.
+    ///
+    /// # Errors
+    /// One of them does not end.
+    pub async fn kill(cx: &Context, nodes: &[String]) -> Result<Self, Halt> {
+        let mut killed = Vec::new();
+        for node in nodes {
+            let before = cx.cluster().agents()?.state(node).await?;
+            let stopped = StoppedAgent::stop(cx.faults(), node, Stop::Kill).await?;
+            cx.fault(&format!("agent of {node} killed, process {:?}", before.pid));
+            killed.push((stopped, node.clone(), before));
+        }
+        Ok(Self(killed))
+    }
+
+    /// Starts them, and returns when each is a new process that says that it is ready, or when T_heal is over.
+    ///
+    /// # Errors
+    /// Inconclusive if no new agent runs on one of the nodes then.
+    pub async fn start(self, cx: &Context) -> Result<(), Halt> {
+        let within = Within::from_now(cx.limits().heal);
+        let mut new = Vec::new();
+        for (stopped, node, before) in self.0 {
+            stopped.start().await?;
+            new.push((node, before));
+        }
+        for (node, before) in new {
+            let what = format!("the agent of {node} is ready again");
+            match ready(cx, &node, &before, within).await? {
+                Some(ready) => cx.record_delay(&what, ready.duration_since(within.since)),
+                None => cx.record(&what, format!("not within {:?}", within.limit)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts them, and does not wait for what they say.
+    ///
+    /// # Errors
+    /// One of them does not start.
+    pub async fn start_at_once(self) -> Result<(), Halt> {
+        for (stopped, _, _) in self.0 {
+            stopped.start().await?;
+        }
+        Ok(())
     }
 }
 

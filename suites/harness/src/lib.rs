@@ -22,16 +22,19 @@
 //! - The session: `context.rs`, and nothing but what a case has and makes. All below are functions over it.
 //! - Judging: `probing.rs` (control, witness, verdict), `write_effect.rs` (what a row leans on, and what breaks another claim),
 //!   `background.rs` (windows), `flows.rs` (established ones), `lasting_sockets.rs` (kept, for one destination after the other),
-//!   `fragments.rs`, `udp_stickiness.rs`, `frontends.rs` (of a Service, and which clients dial them), `host_servers.rs` (that are no pods).
-//! - Doing: `fence.rs` (the proof that a write has been handled), `agents.rs`, `commands.rs`, `api_faults.rs`, `recovery/` (what a
+//!   `fragments.rs`, `udp_stickiness.rs`, `frontends.rs` (of a Service, and which clients dial them), `frontend_kinds.rs` (a Service with each
+//!   kind that a target declares), `host_servers.rs` (that are no pods), `capture.rs` (packets on a device).
+//! - Doing: `fence.rs` (the proof that a write has been handled), `agents.rs`, `commands.rs`, `api_cut.rs` (agents that reach no API server), `api_faults.rs`, `recovery/` (what a
 //!   recovery needed, for a row that is judged over many cases), `readiness.rs` (ready means served, watched through every run about
 //!   outages, leftovers and restarts).
 //! - The case: `target_needs.rs` and `case.rs` (a case as data, and what it needs), `quick_run.rs`, `lb_addresses.rs` (whether load balancers
 //!   get some), `evidence.rs` (what is kept), `host_drops.rs` (packets that this machine had no room for), `execute.rs`.
 pub mod agents;
+pub mod api_cut;
 pub mod api_faults;
 pub mod axes;
 pub mod background;
+pub mod capture;
 pub mod case;
 pub mod cleanup;
 pub mod client;
@@ -45,6 +48,7 @@ pub mod execute;
 pub mod fence;
 pub mod flows;
 pub mod fragments;
+pub mod frontend_kinds;
 pub mod frontends;
 pub mod history;
 mod host_drops;

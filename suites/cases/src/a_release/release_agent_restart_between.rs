@@ -6,10 +6,8 @@
 //! release when it is written: the witness, that the culprit is refused, follows after the start.
 use std::time::{Duration, Instant};
 
-use cluster::{AgentState, Stop};
-use faults::StoppedAgent;
 use harness::{
-    agents,
+    agents::Killed,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     destination::Destination,
@@ -56,9 +54,6 @@ const RUNS: [(Down, &str); 2] = [
     (Down::DuringRelease, "down during the release"),
 ];
 
-/// The agents of all nodes, stopped, with their former processes.
-struct Killed(Vec<(StoppedAgent, String, AgentState)>);
-
 async fn run(cx: &Context) -> Result<(), Halt> {
     for run in cx.axes().choose(RUNS.to_vec(), |(_, name)| (*name).to_owned()) {
         let mut pairs = pairs(cx, &[run]).await?;
@@ -70,10 +65,10 @@ async fn run(cx: &Context) -> Result<(), Halt> {
             Down::AfterRelease => {
                 release(cx, &mut pairs).await?;
                 witnessed(cx, (Effect::Emptied, "the culprit refuses"), &seen).await?;
-                Killed::kill(cx).await?.start(cx).await?;
+                Killed::kill(cx, &cx.nodes()).await?.start(cx).await?;
             }
             Down::DuringRelease => {
-                let killed = Killed::kill(cx).await?;
+                let killed = Killed::kill(cx, &cx.nodes()).await?;
                 release(cx, &mut pairs).await?;
                 let started = Instant::now();
                 killed.start(cx).await?;
@@ -96,35 +91,4 @@ async fn release(cx: &Context, pairs: &mut [Pair<Down>]) -> Result<(), Halt> {
         pair.culprit.list(cx, &[]).await?;
     }
     Ok(())
-}
-
-impl Killed {
-    async fn kill(cx: &Context) -> Result<Self, Halt> {
-        let mut killed = Vec::new();
-        for node in cx.nodes() {
-            let before = cx.cluster().agents()?.state(&node).await?;
-            let stopped = StoppedAgent::stop(cx.faults(), &node, Stop::Kill).await?;
-            cx.fault(&format!("agent of {node} killed, process {:?}", before.pid));
-            killed.push((stopped, node, before));
-        }
-        Ok(Self(killed))
-    }
-
-    /// Starts them, and returns when each is a new process that reports ready, or when its time is over.
-    async fn start(self, cx: &Context) -> Result<(), Halt> {
-        let within = Within::from_now(cx.limits().heal);
-        let mut new = Vec::new();
-        for (stopped, node, before) in self.0 {
-            stopped.start().await?;
-            new.push((node, before));
-        }
-        for (node, before) in new {
-            let what = format!("the agent of {node} is ready again");
-            match agents::ready(cx, &node, &before, within).await? {
-                Some(ready) => cx.record_delay(&what, ready.duration_since(within.since)),
-                None => cx.record(&what, format!("not within {:?}", within.limit)),
-            }
-        }
-        Ok(())
-    }
 }
