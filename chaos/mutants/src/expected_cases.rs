@@ -27,7 +27,11 @@ impl Mutant {
             Self::RestoredByPrefix => &["release-agent-restart-between"],
             Self::KubernetesRefillIgnored => &["kubesvc-refill-all-nodes"],
             Self::KubernetesLeftOut => &["kubesvc-reachable"],
-            Self::EmptiedKept => &["kubesvc-empty-permitted"],
+            Self::EmptiedKept => &[
+                "kubesvc-empty-permitted",
+                "slice-empty-drops-to-zero",
+                "external-no-endpoints",
+            ],
             Self::LeftKept => &["kubesvc-one-of-n-leaves"],
             Self::EmptyLeftOut | Self::EmptyAnswered => &["clusterip-no-endpoints-refused"],
             Self::LockedOut => &[
@@ -68,6 +72,10 @@ impl Mutant {
             Self::NodePortsTaken => &["own-connection-untouched"],
             Self::BalancersOwned => &["lb-address-as-source"],
             Self::HostOnce => &["node-addresses-followed"],
+            Self::TargetPortsServed => &["clusterip-closed-port"],
+            Self::BalancersUnreserved => &["lb-closed-port-no-loop"],
+            Self::SilentOutside => &["external-no-endpoints-rejected"],
+            Self::ClosedPortsDropped => &["backend-port-closed-visible", "backend-port-closed-visible-udp"],
             Self::CleanupForgets | Self::PinsLeft => &["uninstall-leaves-nothing"],
             Self::SlicesByName => &["release-same-name-two-namespaces"],
             Self::PrefixReleaseSlicesByName => &[

@@ -48,6 +48,7 @@
 //! | [`host_once`] | the node's addresses are those of the agent's start |
 //! | [`choices_forgotten`] | each datagram of an unconnected socket goes to any backend |
 //! | [`fragments_forgotten`] | only the first fragment of a datagram is translated |
+//! | [`replanned`] | wrong plans: ports of backends are frontends, load balancers' closed ports are routed on, closed backends dropped |
 //!
 //! `datapath_decorator` (a datapath with one flaw) and `udp_ending` (which flows it ends) are parts of several;
 //! `expected_cases` names the cases that catch each mutant, and those that it passes.
@@ -76,6 +77,7 @@ pub mod ranges_unknown;
 pub mod refill_doubled;
 pub mod refill_ignored;
 pub mod refused_as;
+pub mod replanned;
 pub mod replies_untranslated;
 pub mod restored_by_prefix;
 pub mod rewritten_ignored;
@@ -205,6 +207,14 @@ pub enum Mutant {
     RefusedEperm,
     /// [`refused_as::EHOSTUNREACH`]: no bug.
     RefusedEhostunreach,
+    /// [`replanned::target_ports_served`].
+    TargetPortsServed,
+    /// [`replanned::balancers_unreserved`].
+    BalancersUnreserved,
+    /// [`replanned::silent_outside`].
+    SilentOutside,
+    /// [`replanned::closed_ports_dropped`].
+    ClosedPortsDropped,
     /// `cleanup` does nothing.
     CleanupForgets,
     /// `cleanup` does not find the pins.
@@ -340,6 +350,16 @@ impl Mutant {
             Self::RefusedEperm => "none: connections to a Service without backends fail with EPERM",
             Self::RefusedEhostunreach => {
                 "none: connections to a Service without backends fail with EHOSTUNREACH"
+            }
+            Self::TargetPortsServed => "a ClusterIP also serves at the ports of its backends",
+            Self::BalancersUnreserved => {
+                "packets to a load balancer's address that has no such port are left to the routes of the node"
+            }
+            Self::SilentOutside => {
+                "connections from outside to a Service without endpoints are dropped, and not refused"
+            }
+            Self::ClosedPortsDropped => {
+                "packets to an endpoint whose port is closed are dropped, so that no client is told so"
             }
             Self::PinsLeft => "its clean-up detaches everything, and leaves its pins",
             Self::CleanupForgets => "its clean-up removes nothing, and reports success",

@@ -28,6 +28,7 @@ use mutants::{
     refill_doubled::RefillDoubled,
     refill_ignored::RefillIgnored,
     refused_as,
+    replanned::{self, Replanned},
     replies_untranslated::{detach_recvmsg, replies_untranslated},
     restored_by_prefix::RestoredByPrefix,
     rewritten_ignored::RewrittenIgnored,
@@ -104,6 +105,7 @@ fn main() -> ExitCode {
     };
     let kept = |kept| execute(&command, desired(|planner| EndpointsKept::new(planner, kept)));
     let shut_out = |by| execute(&command, datapath(|kernel| shut_out(kernel, by)));
+    let replanned = |change| execute(&command, desired(|planner| Replanned::new(planner, change)));
     let late = |seconds| {
         execute(
             &command,
@@ -201,6 +203,10 @@ fn main() -> ExitCode {
         Mutant::SlicesLate20 => late(20),
         Mutant::RefusedEperm => refused(refused_as::EPERM),
         Mutant::RefusedEhostunreach => refused(refused_as::EHOSTUNREACH),
+        Mutant::TargetPortsServed => replanned(replanned::target_ports_served),
+        Mutant::BalancersUnreserved => replanned(replanned::balancers_unreserved),
+        Mutant::SilentOutside => replanned(replanned::silent_outside),
+        Mutant::ClosedPortsDropped => replanned(replanned::closed_ports_dropped),
         Mutant::PinsLeft => {
             let misplaced = match &command {
                 cli::Command::Cleanup(cleanup) => pins_left::misplace(cleanup.bpffs()),

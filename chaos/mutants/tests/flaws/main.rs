@@ -22,6 +22,7 @@ mod prefix_release;
 mod ranges_unknown;
 mod refill_doubled;
 mod refill_ignored;
+mod replanned;
 mod replies_untranslated;
 mod restored_by_prefix;
 mod rewritten_ignored;
