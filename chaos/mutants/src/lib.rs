@@ -34,7 +34,8 @@
 //! | [`empty_left_out`] | a Service without endpoints is not in the maps |
 //! | [`locked_out`] | incident 1: the agent reaches the API only by a Service that it programs itself |
 //! | [`one_way`] | the agent only uses the kubeconfig's address of the API |
-//! | [`cut_unnoticed`] | a watch with a cut connection is treated as a quiet one |
+//! | [`cut_unnoticed`] | a watch with a cut connection is treated as a quiet one; or so are all, once the process has stood still |
+//! | [`lost_watch`] | once a watch was lost: Services are forgotten, or endpoints that leave a slice stay |
 //! | [`endpoints_kept`] | endpoints that have left a slice stay: all, or those that left while others stay |
 //! | [`kubernetes_left_out`] | `default/kubernetes` is not in the maps |
 //! | [`slices_by_name`] | slices are identified by their names without namespaces |
@@ -49,6 +50,8 @@
 //! | [`choices_forgotten`] | each datagram of an unconnected socket goes to any backend |
 //! | [`fragments_forgotten`] | only the first fragment of a datagram is translated |
 //! | [`replanned`] | wrong plans: ports of backends are frontends, load balancers' closed ports are routed on, closed backends dropped |
+//! | [`forgetful_start`] | a start empties the table of services, or that of flows |
+//! | [`two_writes`] | a service is emptied before its next backends are written |
 //!
 //! `datapath_decorator` (a datapath with one flaw) and `udp_ending` (which flows it ends) are parts of several;
 //! `expected_cases` names the cases that catch each mutant, and those that it passes.
@@ -63,6 +66,7 @@ pub mod endpoints_kept;
 mod expected_cases;
 pub mod flows_kept;
 pub mod foreign_removed;
+pub mod forgetful_start;
 pub mod fragments_forgotten;
 pub mod gateway;
 pub mod growing;
@@ -70,6 +74,7 @@ pub mod host_once;
 pub mod kubernetes_left_out;
 pub mod last_slice_wins;
 pub mod locked_out;
+pub mod lost_watch;
 pub mod node_ports_taken;
 pub mod one_way;
 pub mod pins_left;
@@ -87,6 +92,7 @@ pub mod slices_late;
 pub mod sockets_by_address;
 pub mod stale_kept;
 pub mod starts_twice;
+pub mod two_writes;
 pub mod udp_ending;
 pub mod wide_release;
 
@@ -215,6 +221,18 @@ pub enum Mutant {
     SilentOutside,
     /// [`replanned::closed_ports_dropped`].
     ClosedPortsDropped,
+    /// [`forgetful_start::services_forgotten`].
+    ServicesForgotten,
+    /// [`forgetful_start::flows_forgotten`].
+    FlowsForgotten,
+    /// [`two_writes`].
+    TwoWrites,
+    /// [`lost_watch::empty_frontends`].
+    LostWatchForgets,
+    /// [`lost_watch::RemovalsLost`].
+    RemovalsLost,
+    /// [`cut_unnoticed::mute_after_stop`].
+    StopUnnoticed,
     /// `cleanup` does nothing.
     CleanupForgets,
     /// `cleanup` does not find the pins.
@@ -360,6 +378,16 @@ impl Mutant {
             }
             Self::ClosedPortsDropped => {
                 "packets to an endpoint whose port is closed are dropped, so that no client is told so"
+            }
+            Self::ServicesForgotten => {
+                "at its start, no Service has backends until the lists of the API are there"
+            }
+            Self::FlowsForgotten => "at its start, it forgets all flows",
+            Self::TwoWrites => "a Service has no endpoints for some milliseconds whenever they change",
+            Self::LostWatchForgets => "once a watch was cut, it serves no Service",
+            Self::RemovalsLost => "once a watch was cut, an endpoint that leaves a slice stays",
+            Self::StopUnnoticed => {
+                "once its process has stood still for some seconds, it waits for ever for further watch events"
             }
             Self::PinsLeft => "its clean-up detaches everything, and leaves its pins",
             Self::CleanupForgets => "its clean-up removes nothing, and reports success",

@@ -1,6 +1,16 @@
 //! The agent's command line, with a bug.
 
-use std::{collections::BTreeMap, ffi::OsString, path::Path, process::ExitCode, time::Duration};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    path::Path,
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use kube::Client;
@@ -9,11 +19,12 @@ use mutants::{
     adopted_kept::adopted_kept,
     balancers_owned::BalancersOwned,
     choices_forgotten::choices_forgotten,
-    cut_unnoticed::unnoticing,
+    cut_unnoticed::{acting, mute_after_stop, unnoticing},
     empty_left_out::EmptyLeftOut,
     endpoints_kept::{EndpointsKept, KeptEndpoints},
     flows_kept::flows_kept,
     foreign_removed,
+    forgetful_start::{empty_flows, flows_forgotten, services_forgotten},
     fragments_forgotten::{BPFFS, empty_fragments, fragments_forgotten},
     gateway::{self, Gateway},
     growing::{attach_again, growing},
@@ -21,6 +32,7 @@ use mutants::{
     kubernetes_left_out::KubernetesLeftOut,
     last_slice_wins::LastSliceWins,
     locked_out::LockedOut,
+    lost_watch::{RemovalsLost, empty_frontends},
     node_ports_taken::NodePortsTaken,
     one_way::{OneWay, without_further_servers},
     pins_left,
@@ -38,6 +50,7 @@ use mutants::{
     sockets_by_address::sockets_by_address,
     stale_kept::{CGROUP, Overlooked, overlooking},
     starts_twice::starts_twice,
+    two_writes::two_writes,
     wide_release::WideRelease,
 };
 use reference_agent::{
@@ -207,6 +220,26 @@ fn main() -> ExitCode {
         Mutant::BalancersUnreserved => replanned(replanned::balancers_unreserved),
         Mutant::SilentOutside => replanned(replanned::silent_outside),
         Mutant::ClosedPortsDropped => replanned(replanned::closed_ports_dropped),
+        Mutant::ServicesForgotten => execute(&command, datapath(services_forgotten)),
+        Mutant::FlowsForgotten => {
+            let forget = || drop(empty_flows(Path::new(BPFFS)));
+            execute(&command, datapath(|kernel| flows_forgotten(kernel, forget)))
+        }
+        Mutant::TwoWrites => execute(&command, datapath(two_writes)),
+        Mutant::LostWatchForgets => {
+            let forget = || drop(empty_frontends(Path::new(BPFFS)));
+            execute(&command, watching(move |client| acting(client, forget)))
+        }
+        Mutant::RemovalsLost => {
+            let lost = Arc::new(AtomicBool::new(false));
+            let noted = Arc::clone(&lost);
+            let note = move || noted.store(true, Ordering::Relaxed);
+            execute(&command, |seams| {
+                let seams = watching(move |client| acting(client, note))(seams);
+                desired(|planner| RemovalsLost::new(planner, lost))(seams)
+            })
+        }
+        Mutant::StopUnnoticed => execute(&command, watching(mute_after_stop)),
         Mutant::PinsLeft => {
             let misplaced = match &command {
                 cli::Command::Cleanup(cleanup) => pins_left::misplace(cleanup.bpffs()),

@@ -19,6 +19,7 @@
 //! - `e_absent`: no endpoints, and datagrams that are larger than one packet.
 //! - `h_udp`: UDP and flow state.
 //! - `j_loadbalancer`: load balancers, external IPs, addresses of nodes.
+//! - `n_restart`: restarts of agents, agents without an API, endpoints that are replaced.
 //! - `null_slice`: an EndpointSlice emptied as API servers do it.
 mod a_release;
 mod b_apiserver;
@@ -28,6 +29,7 @@ mod d_reach;
 mod e_absent;
 mod h_udp;
 mod j_loadbalancer;
+mod n_restart;
 mod null_slice;
 
 use harness::case::Case;
@@ -103,6 +105,13 @@ pub const ALL: &[Case] = &[
     h_udp::udp_socket_sticks::CASE,
     j_loadbalancer::lb_address_as_source::CASE,
     j_loadbalancer::node_addresses_followed::CASE,
+    n_restart::restart_no_new_failure::CASE,
+    n_restart::restart_established_kept::CASE,
+    n_restart::restart_prunes_deleted::CASE,
+    n_restart::api_outage_static::CASE,
+    n_restart::relist_prunes_removals::CASE,
+    n_restart::watch_stalled::CASE,
+    n_restart::atomic_endpoint_switch::CASE,
 ];
 
 /// A case by its id.
