@@ -34,7 +34,8 @@
 //! | [`empty_left_out`] | a Service without endpoints is not in the maps |
 //! | [`locked_out`] | incident 1: the agent reaches the API only by a Service that it programs itself |
 //! | [`one_way`] | the agent only uses the kubeconfig's address of the API |
-//! | [`cut_unnoticed`] | a watch with a cut connection is treated as a quiet one |
+//! | [`cut_unnoticed`] | a watch with a cut connection is treated as a quiet one; or so are all, once the process has stood still |
+//! | [`lost_watch`] | once a watch was lost: Services are forgotten, or endpoints that leave a slice stay |
 //! | [`endpoints_kept`] | endpoints that have left a slice stay: all, or those that left while others stay |
 //! | [`kubernetes_left_out`] | `default/kubernetes` is not in the maps |
 //! | [`slices_misread`] | slices mean something else than they say: by namespace, name, port, condition, or what else lists an address |
@@ -52,6 +53,9 @@
 //! | [`host_once`] | the node's addresses are those of the agent's start |
 //! | [`choices_forgotten`] | each datagram of an unconnected socket goes to any backend |
 //! | [`fragments_forgotten`] | only the first fragment of a datagram is translated |
+//! | [`replanned`] | wrong plans: ports of backends are frontends, load balancers' closed ports are routed on, closed backends dropped |
+//! | [`forgetful_start`] | a start empties the table of services, or that of flows |
+//! | [`two_writes`] | a service is emptied before its next backends are written |
 //!
 //! `datapath_decorator` (a datapath with one flaw) and `udp_ending` (which flows it ends) are parts of several;
 //! `expected_cases` names the cases that catch each mutant, and those that it passes.
@@ -69,6 +73,7 @@ pub mod endpoints_kept;
 mod expected_cases;
 pub mod flows_kept;
 pub mod foreign_removed;
+pub mod forgetful_start;
 pub mod fragments_forgotten;
 pub mod gateway;
 pub mod growing;
@@ -76,6 +81,7 @@ pub mod host_once;
 pub mod kubernetes_left_out;
 pub mod last_slice_wins;
 pub mod locked_out;
+pub mod lost_watch;
 pub mod node_ports_taken;
 pub mod one_way;
 pub mod pins_left;
@@ -83,6 +89,7 @@ pub mod ranges_unknown;
 pub mod refill_doubled;
 pub mod refill_ignored;
 pub mod refused_as;
+pub mod replanned;
 pub mod replies_untranslated;
 pub mod restored_by_prefix;
 pub mod rewritten_ignored;
@@ -93,6 +100,7 @@ pub mod slices_misread;
 pub mod sockets_by_address;
 pub mod stale_kept;
 pub mod starts_twice;
+pub mod two_writes;
 pub mod udp_ending;
 pub mod wide_release;
 
@@ -251,6 +259,26 @@ pub enum Mutant {
     RefusedEperm,
     /// [`refused_as::EHOSTUNREACH`]: no bug.
     RefusedEhostunreach,
+    /// [`replanned::target_ports_served`].
+    TargetPortsServed,
+    /// [`replanned::balancers_unreserved`].
+    BalancersUnreserved,
+    /// [`replanned::silent_outside`].
+    SilentOutside,
+    /// [`replanned::closed_ports_dropped`].
+    ClosedPortsDropped,
+    /// [`forgetful_start::services_forgotten`].
+    ServicesForgotten,
+    /// [`forgetful_start::flows_forgotten`].
+    FlowsForgotten,
+    /// [`two_writes`].
+    TwoWrites,
+    /// [`lost_watch::empty_frontends`].
+    LostWatchForgets,
+    /// [`lost_watch::RemovalsLost`].
+    RemovalsLost,
+    /// [`cut_unnoticed::mute_after_stop`].
+    StopUnnoticed,
     /// `cleanup` does nothing.
     CleanupForgets,
     /// `cleanup` does not find the pins.
@@ -433,6 +461,26 @@ impl Mutant {
             Self::RefusedEperm => "none: connections to a Service without backends fail with EPERM",
             Self::RefusedEhostunreach => {
                 "none: connections to a Service without backends fail with EHOSTUNREACH"
+            }
+            Self::TargetPortsServed => "a ClusterIP also serves at the ports of its backends",
+            Self::BalancersUnreserved => {
+                "packets to a load balancer's address that has no such port are left to the routes of the node"
+            }
+            Self::SilentOutside => {
+                "connections from outside to a Service without endpoints are dropped, and not refused"
+            }
+            Self::ClosedPortsDropped => {
+                "packets to an endpoint whose port is closed are dropped, so that no client is told so"
+            }
+            Self::ServicesForgotten => {
+                "at its start, no Service has backends until the lists of the API are there"
+            }
+            Self::FlowsForgotten => "at its start, it forgets all flows",
+            Self::TwoWrites => "a Service has no endpoints for some milliseconds whenever they change",
+            Self::LostWatchForgets => "once a watch was cut, it serves no Service",
+            Self::RemovalsLost => "once a watch was cut, an endpoint that leaves a slice stays",
+            Self::StopUnnoticed => {
+                "once its process has stood still for some seconds, it waits for ever for further watch events"
             }
             Self::PinsLeft => "its clean-up detaches everything, and leaves its pins",
             Self::CleanupForgets => "its clean-up removes nothing, and reports success",

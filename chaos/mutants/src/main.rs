@@ -1,6 +1,16 @@
 //! The agent's command line, with a bug.
 
-use std::{collections::BTreeMap, ffi::OsString, path::Path, process::ExitCode, time::Duration};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    path::Path,
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use kube::Client;
@@ -12,11 +22,12 @@ use mutants::{
     choices_forgotten::choices_forgotten,
     conditions_misread::{ConditionsMisread, Misread},
     connections_cut::connections_cut,
-    cut_unnoticed::unnoticing,
+    cut_unnoticed::{acting, mute_after_stop, unnoticing},
     empty_left_out::EmptyLeftOut,
     endpoints_kept::{EndpointsKept, KeptEndpoints},
     flows_kept::flows_kept,
     foreign_removed,
+    forgetful_start::{empty_flows, flows_forgotten, services_forgotten},
     fragments_forgotten::{BPFFS, empty_fragments, fragments_forgotten},
     gateway::{self, Gateway},
     growing::{attach_again, growing},
@@ -24,6 +35,7 @@ use mutants::{
     kubernetes_left_out::KubernetesLeftOut,
     last_slice_wins::LastSliceWins,
     locked_out::LockedOut,
+    lost_watch::{RemovalsLost, empty_frontends},
     node_ports_taken::NodePortsTaken,
     one_way::{OneWay, without_further_servers},
     pins_left,
@@ -31,6 +43,7 @@ use mutants::{
     refill_doubled::RefillDoubled,
     refill_ignored::RefillIgnored,
     refused_as,
+    replanned::{self, Replanned},
     replies_untranslated::{detach_recvmsg, replies_untranslated},
     restored_by_prefix::RestoredByPrefix,
     rewritten_ignored::RewrittenIgnored,
@@ -41,6 +54,7 @@ use mutants::{
     sockets_by_address::sockets_by_address,
     stale_kept::{CGROUP, Overlooked, overlooking},
     starts_twice::starts_twice,
+    two_writes::two_writes,
     wide_release::WideRelease,
 };
 use reference_agent::{
@@ -126,6 +140,7 @@ fn main() -> ExitCode {
         )
     };
     let shut_out = |by| execute(&command, datapath(|kernel| shut_out(kernel, by)));
+    let replanned = |change| execute(&command, desired(|planner| Replanned::new(planner, change)));
     let late = |seconds| {
         execute(
             &command,
@@ -242,6 +257,30 @@ fn main() -> ExitCode {
         Mutant::SlicesLate20 => late(20),
         Mutant::RefusedEperm => refused(refused_as::EPERM),
         Mutant::RefusedEhostunreach => refused(refused_as::EHOSTUNREACH),
+        Mutant::TargetPortsServed => replanned(replanned::target_ports_served),
+        Mutant::BalancersUnreserved => replanned(replanned::balancers_unreserved),
+        Mutant::SilentOutside => replanned(replanned::silent_outside),
+        Mutant::ClosedPortsDropped => replanned(replanned::closed_ports_dropped),
+        Mutant::ServicesForgotten => execute(&command, datapath(services_forgotten)),
+        Mutant::FlowsForgotten => {
+            let forget = || drop(empty_flows(Path::new(BPFFS)));
+            execute(&command, datapath(|kernel| flows_forgotten(kernel, forget)))
+        }
+        Mutant::TwoWrites => execute(&command, datapath(two_writes)),
+        Mutant::LostWatchForgets => {
+            let forget = || drop(empty_frontends(Path::new(BPFFS)));
+            execute(&command, watching(move |client| acting(client, forget)))
+        }
+        Mutant::RemovalsLost => {
+            let lost = Arc::new(AtomicBool::new(false));
+            let noted = Arc::clone(&lost);
+            let note = move || noted.store(true, Ordering::Relaxed);
+            execute(&command, |seams| {
+                let seams = watching(move |client| acting(client, note))(seams);
+                desired(|planner| RemovalsLost::new(planner, lost))(seams)
+            })
+        }
+        Mutant::StopUnnoticed => execute(&command, watching(mute_after_stop)),
         Mutant::PinsLeft => {
             let misplaced = match &command {
                 cli::Command::Cleanup(cleanup) => pins_left::misplace(cleanup.bpffs()),

@@ -13,12 +13,15 @@
 //! - `share.rs`: how answers are shared among backends. `stickiness.rs`: whether each unconnected socket, or client
 //!   with session affinity, keeps one backend.
 //! - `fragments.rs`: fragmented datagrams, and the source of their fragments.
+//! - `errors.rs`: which error attempts failed by. `crossings.rs`: packets on a device, and loops.
 //! - `finding.rs`: the result of a checker. `counted.rs`: its counts. `breakage.rs`: how a probe ended, what broke.
 //! - `observations.rs`: counts that are reported and never judged.
 
 pub mod breakage;
 pub mod check;
 pub mod counted;
+pub mod crossings;
+pub mod errors;
 pub mod finding;
 pub mod flow;
 pub mod fragments;

@@ -22,6 +22,7 @@
 //! - `h_udp`: UDP and flow state.
 //! - `j_loadbalancer`: load balancers, external IPs, addresses of nodes.
 //! - `k_affinity`: session affinity.
+//! - `n_restart`: restarts of agents, agents without an API, endpoints that are replaced.
 //! - `null_slice`: an EndpointSlice emptied as API servers do it.
 mod a_release;
 mod b_apiserver;
@@ -34,6 +35,7 @@ mod g_draining;
 mod h_udp;
 mod j_loadbalancer;
 mod k_affinity;
+mod n_restart;
 mod null_slice;
 
 use harness::case::Case;
@@ -97,6 +99,13 @@ pub const ALL: &[Case] = &[
     d_reach::reply_from_frontend::LB,
     d_reach::reply_from_frontend::PEERNAME,
     e_absent::clusterip_no_endpoints_refused::CASE,
+    e_absent::external_no_endpoints::CASE,
+    e_absent::external_no_endpoints::REJECTED,
+    e_absent::slice_empty_drops_to_zero::CASE,
+    e_absent::backend_port_closed_visible::CASE,
+    e_absent::backend_port_closed_visible::UDP,
+    e_absent::clusterip_closed_port::CASE,
+    e_absent::lb_closed_port_no_loop::CASE,
     e_absent::udp_fragments::CASE,
     e_absent::udp_fragments::REORDERED,
     f_slices::slice_union::CASE,
@@ -125,6 +134,13 @@ pub const ALL: &[Case] = &[
     k_affinity::affinity_sticks::CASE,
     k_affinity::affinity_expires::CASE,
     k_affinity::affinity_backend_gone::CASE,
+    n_restart::restart_no_new_failure::CASE,
+    n_restart::restart_established_kept::CASE,
+    n_restart::restart_prunes_deleted::CASE,
+    n_restart::api_outage_static::CASE,
+    n_restart::relist_prunes_removals::CASE,
+    n_restart::watch_stalled::CASE,
+    n_restart::atomic_endpoint_switch::CASE,
 ];
 
 /// A case by its id.

@@ -56,6 +56,59 @@ pub async fn ready(
     }
 }
 
+/// Agents that were killed, and stay down. They start when this is dropped.
+#[must_use = "the agents start again when this is dropped"]
+pub struct Killed(Vec<(StoppedAgent, String, AgentState)>);
+
+impl Killed {
+    /// Kills the agents of these nodes.
+    ///
+    /// # Errors
+    /// One of them does not end.
+    pub async fn kill(cx: &Context, nodes: &[String]) -> Result<Self, Halt> {
+        let mut killed = Vec::new();
+        for node in nodes {
+            let before = cx.cluster().agents()?.state(node).await?;
+            let stopped = StoppedAgent::stop(cx.faults(), node, Stop::Kill).await?;
+            cx.fault(&format!("agent of {node} killed, process {:?}", before.pid));
+            killed.push((stopped, node.clone(), before));
+        }
+        Ok(Self(killed))
+    }
+
+    /// Starts them, and returns when each is a new process that says that it is ready, or when T_heal is over.
+    ///
+    /// # Errors
+    /// Inconclusive if no new agent runs on one of the nodes then.
+    pub async fn start(self, cx: &Context) -> Result<(), Halt> {
+        let within = Within::from_now(cx.limits().heal);
+        let mut new = Vec::new();
+        for (stopped, node, before) in self.0 {
+            stopped.start().await?;
+            new.push((node, before));
+        }
+        for (node, before) in new {
+            let what = format!("the agent of {node} is ready again");
+            match ready(cx, &node, &before, within).await? {
+                Some(ready) => cx.record_delay(&what, ready.duration_since(within.since)),
+                None => cx.record(&what, format!("not within {:?}", within.limit)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts them, and does not wait for what they say.
+    ///
+    /// # Errors
+    /// One of them does not start.
+    pub async fn start_at_once(self) -> Result<(), Halt> {
+        for (stopped, _, _) in self.0 {
+            stopped.start().await?;
+        }
+        Ok(())
+    }
+}
+
 /// Whether the agent of a node does not say that it is ready until the limit is over.
 pub async fn stays_unready(cx: &Context, node: &str, within: Within) -> Result<bool, Halt> {
     let ready = eventually(&format!("the agent of {node} is ready"), within, || async {
@@ -94,46 +147,4 @@ pub async fn restarted_since(
         .map(words)
         .map(|(node, text)| format!("{node} ({text})"))
         .collect())
-}
-
-/// The agents of all nodes, killed, with their former processes.
-#[must_use = "they start again when this is dropped"]
-pub struct KilledAgents(Vec<(StoppedAgent, String, AgentState)>);
-
-impl KilledAgents {
-    /// Kills the agents of all nodes.
-    ///
-    /// # Errors
-    /// If the cluster can't.
-    pub async fn kill(cx: &Context) -> Result<Self, Halt> {
-        let mut killed = Vec::new();
-        for node in cx.nodes() {
-            let before = cx.cluster().agents()?.state(&node).await?;
-            let stopped = StoppedAgent::stop(cx.faults(), &node, Stop::Kill).await?;
-            cx.fault(&format!("agent of {node} killed, process {:?}", before.pid));
-            killed.push((stopped, node, before));
-        }
-        Ok(Self(killed))
-    }
-
-    /// Starts them, and returns when each is a new process that reports ready, or when its time is over.
-    ///
-    /// # Errors
-    /// Inconclusive if one of them does not run by then.
-    pub async fn start(self, cx: &Context) -> Result<(), Halt> {
-        let within = Within::from_now(cx.limits().heal);
-        let mut new = Vec::new();
-        for (stopped, node, before) in self.0 {
-            stopped.start().await?;
-            new.push((node, before));
-        }
-        for (node, before) in new {
-            let what = format!("the agent of {node} is ready again");
-            match ready(cx, &node, &before, within).await? {
-                Some(ready) => cx.record_delay(&what, ready.duration_since(within.since)),
-                None => cx.record(&what, format!("not within {:?}", within.limit)),
-            }
-        }
-        Ok(())
-    }
 }

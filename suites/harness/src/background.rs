@@ -17,6 +17,7 @@ use crate::{
     probing::{self, judge_attempts, open_targets},
     time_spent::Activity,
     verdict::Halt,
+    waiting::Within,
 };
 
 /// From one look at the number of attempts to the next.
@@ -50,6 +51,8 @@ enum Decides {
     N,
     /// Those of [`Destination::held`] over the window: N have been judged before it.
     Held(Duration),
+    /// Half of those that begin in the window, one so long after the other.
+    Every(Duration, Duration),
 }
 
 impl Decides {
@@ -57,6 +60,10 @@ impl Decides {
         match self {
             Self::N => target.probes(limits),
             Self::Held(window) => target.held(window, limits),
+            Self::Every(interval, window) => {
+                let room = window.as_millis() / interval.as_millis().max(1) / 2;
+                target.fewest().max(usize::try_from(room).unwrap_or(usize::MAX))
+            }
         }
     }
 }
@@ -83,6 +90,21 @@ impl Background {
     ) -> Result<Self, Halt> {
         let clients: Vec<_> = clients.iter().map(|client| (client.clone(), None)).collect();
         Self::begin(cx, &clients, targets, window, Decides::Held(window)).await
+    }
+
+    /// Begins to probe so often that each client begins one probe in an `interval` on average, of all its targets by turns: for gaps
+    /// that are shorter than what lies between two probes of a window.
+    pub async fn every(
+        cx: &Context,
+        clients: &[Client],
+        targets: &[Destination],
+        interval: Duration,
+        window: Duration,
+    ) -> Result<Self, Halt> {
+        let open = u32::try_from(open_targets(cx, targets).len()).unwrap_or(u32::MAX);
+        let clients: Vec<_> = clients.iter().map(|client| (client.clone(), None)).collect();
+        let decides = Decides::Every(interval * open.max(1), window);
+        Self::begin(cx, &clients, targets, window, decides).await
     }
 
     /// As [`Background::start`], where each client dials from these ports, the first to the last, each target from its share of
@@ -114,7 +136,11 @@ impl Background {
     ) -> Result<Self, Halt> {
         let targets = open_targets(cx, targets);
         let probes = |target: &Destination| decides.probes(target, cx.limits());
-        let over = pace_of(&targets, probes, window, cx.limits());
+        let over = match decides {
+            // Twice as many as decide.
+            Decides::Every(..) => window / 2,
+            _ => pace_of(&targets, probes, window, cx.limits()),
+        };
         let plans = clients.iter().map(|(client, ports)| {
             let mut entries = pace(&targets, probes, over, TIMES, cx.limits());
             if let Some(ports) = ports {
@@ -207,6 +233,29 @@ pub async fn hold_steadily(
 ) -> Result<Vec<Attempt>, Halt> {
     let background = Background::steadily(cx, clients, targets, window).await?;
     background.hold(cx).await
+}
+
+/// Verdict: within the limit targets come to be what is permitted, and are it from then on for T_hold, with N probes of each client in
+/// that time. Of several groups of clients all at once. Returns the attempts of that time.
+///
+/// # Errors
+/// As of [`Background::hold`].
+pub async fn judge_held(
+    cx: &Context,
+    dialled: &[(Vec<Client>, Vec<Destination>)],
+    within: Within,
+) -> Result<Vec<Attempt>, Halt> {
+    let settle = |(clients, targets): &'_ (Vec<Client>, Vec<Destination>)| {
+        let (clients, targets) = (clients.clone(), targets.clone());
+        async move { probing::judge_briefly(cx, &clients, &targets, within).await }
+    };
+    try_join_all(dialled.iter().map(settle)).await?;
+    let mut windows = Vec::new();
+    for (clients, targets) in dialled {
+        windows.push(Background::start(cx, clients, targets, cx.limits().hold).await?);
+    }
+    let held = windows.into_iter().map(|window| window.hold(cx));
+    Ok(try_join_all(held).await?.concat())
 }
 
 /// Of these ports, first and last, as many parts of one length, at least one each: of too few the last is there for all others.

@@ -1,5 +1,7 @@
 //! Commands in places of a cluster that change what is there, as a fault does.
 
+use std::time::Duration;
+
 use cluster::Place;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
@@ -36,6 +38,78 @@ impl Waiting {
     }
 }
 
+/// A change of a place that lasts. The place itself takes it back when this is dropped, or when its time is over.
+#[derive(Debug)]
+#[must_use = "the change is taken back when this is dropped"]
+pub struct Lasting {
+    what: String,
+    child: Child,
+}
+
+impl Lasting {
+    /// Runs a shell's commands in a place, and others when this ends, or after so long at the latest. The first have ended when this
+    /// returns; they are noted as a fault.
+    ///
+    /// # Errors
+    /// One of the first fails: the last one's words.
+    pub async fn begin(
+        cx: &Context,
+        place: &Place,
+        [begin, end]: [&str; 2],
+        longest: Duration,
+    ) -> Result<Self, Halt> {
+        cx.fault(&format!("{place}: {begin}"));
+        let argv = ["sh", "-ec", &lasting(begin, end, longest)].map(str::to_owned);
+        let mut child = cx.cluster().exec(place, &argv).await?;
+        let what = format!("{begin:?} {place}");
+        let failed = |why: &str| Halt::Harness(format!("failed to run {what}: {why}"));
+        let out = child.stdout.take().ok_or_else(|| failed("it has no output"))?;
+        let mut line = String::new();
+        let mut out = BufReader::new(out);
+        let read = tokio::time::timeout(cx.limits().endpoints, out.read_line(&mut line)).await;
+        if read.is_ok_and(|read| read.is_ok()) && line.trim() == BEGUN {
+            return Ok(Self { what, child });
+        }
+        let mut said = String::new();
+        if let Some(errors) = child.stderr.take() {
+            // What can't be read explains nothing.
+            let _ = BufReader::new(errors).read_line(&mut said).await;
+        }
+        Err(failed(said.trim()))
+    }
+
+    /// Ends it. Its last commands have ended when this returns.
+    ///
+    /// # Errors
+    /// One of them fails, or its time was over before.
+    pub async fn end(mut self, cx: &Context) -> Result<(), Halt> {
+        let failed = |why: String| Halt::Harness(format!("failed to take back {}: {why}", self.what));
+        if let Ok(Some(status)) = self.child.try_wait() {
+            return Err(failed(format!("its time was over before ({status})")));
+        }
+        drop(self.child.stdin.take());
+        let ended = tokio::time::timeout(cx.limits().endpoints, self.child.wait()).await;
+        let status = ended.map_err(|_| failed("it does not end".to_owned()))?;
+        let status = status.map_err(|error| failed(error.to_string()))?;
+        if !status.success() {
+            return Err(failed(status.to_string()));
+        }
+        cx.fault(&format!("over: {}", self.what));
+        Ok(())
+    }
+}
+
+/// What a shell prints when its first commands have ended.
+const BEGUN: &str = "begun";
+
+/// The commands of a shell that ends with its stdin. What takes the change back is a process of its own: it outlives the shell.
+fn lasting(begin: &str, end: &str, longest: Duration) -> String {
+    let longest = longest.as_secs().max(1);
+    format!(
+        "{begin}\nexec 3<&0\n( timeout {longest} cat <&3 >/dev/null || true; {end} ) >/dev/null &\necho {BEGUN}\nwait $!"
+    )
+}
+
 /// Runs a shell's commands in a place, to their end, and notes them as a fault.
 ///
 /// # Errors
@@ -52,4 +126,63 @@ pub async fn change(cx: &Context, place: &Place, commands: &str) -> Result<(), H
         return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        io::{BufRead as _, BufReader},
+        process::{Command, Stdio},
+        thread,
+    };
+
+    use super::*;
+
+    #[test]
+    fn what_lasts_is_taken_back_when_its_end_closes_even_if_its_shell_was_killed() {
+        for is_killed in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("there");
+            let [begin, end] = ["touch", "rm"].map(|program| format!("{program} {}", file.display()));
+            let mut child = Command::new("sh")
+                .args(["-ec", &lasting(&begin, &end, Duration::from_secs(60))])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut line = String::new();
+            let mut out = BufReader::new(child.stdout.take().unwrap());
+            out.read_line(&mut line).unwrap();
+            assert_eq!((line.trim(), file.exists()), (BEGUN, true));
+            if is_killed {
+                child.kill().unwrap();
+            }
+            drop(child.stdin.take());
+            child.wait().unwrap();
+            let mut looks = 0;
+            while fs::exists(&file).unwrap() && looks < 100 {
+                looks += 1;
+                thread::sleep(Duration::from_millis(50));
+            }
+            assert!(!file.exists(), "killed: {is_killed}");
+        }
+    }
+
+    #[test]
+    fn what_lasts_is_taken_back_when_its_time_is_over() {
+        let script = lasting("true", "echo over >&2", Duration::from_secs(1));
+        let child = Command::new("sh")
+            .args(["-ec", &script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        BufReader::new(child.stderr.unwrap())
+            .read_line(&mut said)
+            .unwrap();
+        assert_eq!(said.trim(), "over");
+    }
 }

@@ -17,6 +17,7 @@ use crate::{
     context::Context,
     destination::Destination,
     history::now_us,
+    limits::Limits,
     probing::{self, judge_attempts, open_targets},
     time_spent::Activity,
     verdict::Halt,
@@ -36,7 +37,12 @@ struct Opened {
     clients: Vec<(Client, u32)>,
     targets: Vec<Destination>,
     runs: Vec<Run>,
+    /// The limits of the run; some flows have a pace of their own.
+    limits: Limits,
 }
+
+/// As [`Limits::lost_of`]: none at all.
+const NONE_LOST: usize = 1_000_000;
 
 impl Flows {
     /// Opens so many flows (`each`) to every target, dealt to the clients in turn, at 10 exchanges a second each
@@ -52,14 +58,48 @@ impl Flows {
         each: u32,
         within: Within,
     ) -> Result<Self, Halt> {
+        Self::open_with(cx, clients, targets, each, cx.limits().clone(), within).await
+    }
+
+    /// As [`Flows::open`], of flows that go on one exchange in so long, of which none may be lost: one that has no answer within the
+    /// limit of a probe is a stall.
+    ///
+    /// # Errors
+    /// The same.
+    pub async fn open_every(
+        cx: &Context,
+        clients: &[Client],
+        targets: &[Destination],
+        each: u32,
+        every: Duration,
+        within: Within,
+    ) -> Result<Self, Halt> {
+        let limits = Limits {
+            exchange: every,
+            lost_of: NONE_LOST,
+            ..cx.limits().clone()
+        };
+        Self::open_with(cx, clients, targets, each, limits, within).await
+    }
+
+    async fn open_with(
+        cx: &Context,
+        clients: &[Client],
+        targets: &[Destination],
+        each: u32,
+        limits: Limits,
+        within: Within,
+    ) -> Result<Self, Halt> {
         let targets = open_targets(cx, targets);
         let clients = deal(clients, each);
-        let of_each = |flows: u32| targets.iter().map(move |target| established(cx, target, flows));
-        let entries = clients
-            .iter()
-            .map(|(_, flows)| of_each(*flows).collect())
-            .collect();
-        let flows = Self::start(cx, clients, targets.clone(), entries).await?;
+        let of_each = |flows: u32| {
+            targets
+                .iter()
+                .map(|target| established(&limits, target, flows))
+                .collect()
+        };
+        let entries = clients.iter().map(|(_, flows)| of_each(*flows)).collect();
+        let flows = Self::start(cx, clients, targets.clone(), entries, limits.clone()).await?;
         flows.answered(within).await?;
         Ok(flows)
     }
@@ -73,11 +113,12 @@ impl Flows {
     ) -> Result<Self, Halt> {
         let entry = |(target, port): &(Destination, u16)| PlanEntry {
             source_ports: Some([*port, *port]),
-            ..established(cx, target, 1)
+            ..established(cx.limits(), target, 1)
         };
         let targets = dialled.iter().map(|(target, _)| target.clone()).collect();
         let entries = dialled.iter().map(entry).collect();
-        Self::start(cx, vec![(client.clone(), 1)], targets, vec![entries]).await
+        let limits = cx.limits().clone();
+        Self::start(cx, vec![(client.clone(), 1)], targets, vec![entries], limits).await
     }
 
     /// Control: every one of these flows has been answered.
@@ -96,6 +137,7 @@ impl Flows {
         clients: Vec<(Client, u32)>,
         targets: Vec<Destination>,
         entries: Vec<Vec<PlanEntry>>,
+        limits: Limits,
     ) -> Result<Self, Halt> {
         let starts = clients
             .iter()
@@ -106,6 +148,7 @@ impl Flows {
             clients,
             targets,
             runs,
+            limits,
         }]))
     }
 
@@ -143,19 +186,26 @@ impl Flows {
         let logs = cx.logs().if_needed(&targets, &attempts).await?;
         let observed = Observed::new(&attempts, &logs, cx.limits().times());
         let mut undecided = Vec::new();
-        let each = opened.iter().flat_map(|Opened { clients, targets, .. }| {
-            let open = open_targets(cx, targets).into_iter();
-            open.map(move |target| (clients, target))
-        });
-        for (clients, target) in each {
+        let each = opened.iter().flat_map(
+            |Opened {
+                 clients,
+                 targets,
+                 limits,
+                 ..
+             }| {
+                let open = open_targets(cx, targets).into_iter();
+                open.map(move |target| (clients, target, limits))
+            },
+        );
+        for (clients, target, limits) in each {
             let staying = staying(clients, &target, &leaving);
             if staying.is_empty() {
                 undecided.push(target);
                 continue;
             }
-            let findings = staying.iter().flat_map(|(client, flows)| {
-                flow::flows(&observed, &target.flows(client, *flows, cx.limits()))
-            });
+            let findings = staying
+                .iter()
+                .flat_map(|(client, flows)| flow::flows(&observed, &target.flows(client, *flows, limits)));
             cx.axes().judged(&target.axis, findings.collect());
         }
         // After what was found of other targets, which may be of the same axis.
@@ -247,8 +297,8 @@ impl Opened {
     }
 }
 
-fn established(cx: &Context, target: &Destination, flows: u32) -> PlanEntry {
-    target.established(flows, cx.limits().longest(LONGEST), cx.limits())
+fn established(limits: &Limits, target: &Destination, flows: u32) -> PlanEntry {
+    target.established(flows, limits.longest(LONGEST), limits)
 }
 
 /// How many flows to a target each client has without those that are leaving; clients that have none are left out.

@@ -13,28 +13,33 @@
 //! Layers, the lowest first. A module imports only what is listed before it (`cargo xtask tidy --graph`):
 //!
 //! - Values: `limits.rs` (every limit, documented; no case has one of its own), `verdict.rs`, `names.rs` (what objects
-//!   are called), `manifest.rs`, `waiting.rs` (bounded waits), `time_spent.rs` (what a case spends its time on), `report/` (what a case leaves).
+//!   are called), `manifest.rs`, `waiting.rs` (bounded waits), `time_spent.rs` (what a case spends its time on), `report/`
+//!   (what a case leaves).
 //! - Records: `compressed.rs`, `history/`, `record.rs` (what is not judged), `axes.rs` (the axes that run and their verdicts).
 //! - The API: `requests.rs` (which may be sent again), `watch.rs` (the suite's own), `dressing.rs`, `objects.rs`, `pods.rs`,
-//!   `conditions.rs` (of endpoints in hand-written slices),
-//!   `own_services.rs` (the signal of fences, control Services), `cleanup.rs`.
-//! - Probes: `client.rs`, `destination.rs`, `rate_turns.rs` (of rounds at the full rate, on a machine that is
-//!   the cluster), `logs.rs` (of backends), `reused_flows.rs` (datagrams that go on with a flow of before).
+//!   `conditions.rs` (of endpoints in hand-written slices), `own_services.rs` (the signal of fences, control Services),
+//!   `cleanup.rs`.
+//! - Probes: `client.rs`, `destination.rs`, `rate_turns.rs` (of rounds at the full rate, on a machine that is the cluster),
+//!   `logs.rs` (of backends), `reused_flows.rs` (datagrams that go on with a flow of before).
 //! - The session: `context.rs`, and nothing but what a case has and makes. All below are functions over it.
-//! - Judging: `frontends.rs` (of a Service, and which clients dial them), `probing.rs` (control, witness, verdict), `write_effect.rs` (what a row leans on, and what breaks another claim),
-//!   `background.rs` (windows), `flows.rs` (established ones), `lasting_sockets.rs` (kept, for one destination after the other),
-//!   `fragments.rs`, `udp_stickiness.rs`, `dialled.rs` (frontends, all judged at the same time), `slices.rs` (written by the case,
-//!   and their Services), `host_servers.rs` (that are no pods), `vantages.rs` (clients that dial different targets), `sliced_service.rs` (a Service with one hand-written slice), `affinity.rs`.
-//! - Doing: `fence.rs` (the proof that a write has been handled), `agents.rs`, `commands.rs`, `api_faults.rs`, `recovery/` (what a
-//!   recovery needed, for a row that is judged over many cases), `readiness.rs` (ready means served, watched through every run about
-//!   outages, leftovers and restarts).
+//! - Judging: `frontends.rs` (of a Service, and which clients dial them), `frontend_kinds.rs` (a Service with each kind that
+//!   a target declares), `probing.rs` (control, witness, verdict), `write_effect.rs` (what a row leans on, and what breaks
+//!   another claim), `background.rs` (windows), `flows.rs` (established ones), `lasting_sockets.rs` (kept, for one destination
+//!   after the other), `fragments.rs`, `udp_stickiness.rs`, `affinity.rs`, `dialled.rs` (frontends, all judged at the same
+//!   time), `vantages.rs` (clients that dial different targets), `slices.rs` (written by the case, and their Services),
+//!   `sliced_service.rs` (a Service with one of them), `host_servers.rs` (that are no pods), `capture.rs` (packets on a device).
+//! - Doing: `fence.rs` (the proof that a write has been handled), `agents.rs`, `commands.rs`, `api_cut.rs` (agents that reach
+//!   no API server), `api_faults.rs`, `recovery/` (what a recovery needed, for a row that is judged over many cases),
+//!   `readiness.rs` (ready means served, watched through every run about outages, leftovers and restarts).
 //! - The case: `target_needs.rs` and `case.rs` (a case as data, and what it needs), `quick_run.rs`, `lb_addresses.rs` (whether load balancers
 //!   get some), `evidence.rs` (what is kept), `host_drops.rs` (packets that this machine had no room for), `execute.rs`.
 pub mod affinity;
 pub mod agents;
+pub mod api_cut;
 pub mod api_faults;
 pub mod axes;
 pub mod background;
+pub mod capture;
 pub mod case;
 pub mod cleanup;
 pub mod client;
@@ -50,6 +55,7 @@ pub mod execute;
 pub mod fence;
 pub mod flows;
 pub mod fragments;
+pub mod frontend_kinds;
 pub mod frontends;
 pub mod history;
 mod host_drops;

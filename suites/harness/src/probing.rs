@@ -12,6 +12,7 @@ use std::{
 use futures::future::try_join_all;
 use oracle::{
     check::{Observed, Permitted, is_foreign},
+    errors::failed_by,
     finding::Finding,
     history::{Attempt, PlanEntry},
     observations::{line, outcomes},
@@ -262,6 +263,34 @@ fn record_foreign(cx: &Context, targets: &[Destination], attempts: &[Attempt]) {
     }
 }
 
+/// Verdict: attempts of these clients to these targets that failed, failed by this error, such as ECONNREFUSED.
+pub fn judge_error(
+    cx: &Context,
+    clients: &[Client],
+    targets: &[Destination],
+    attempts: &[Attempt],
+    expected: &str,
+) {
+    for target in open_targets(cx, targets) {
+        let of = |client| failed_by(attempts, &target.stream(client), expected);
+        cx.axes()
+            .judged(&target.axis, clients.iter().filter_map(of).collect());
+    }
+}
+
+/// Records how attempts ended, which implementations may choose: errno and call, for each transport and place of clients.
+pub fn record_endings(cx: &Context, what: &str, attempts: &[Attempt]) {
+    let mut groups: BTreeMap<String, Vec<&Attempt>> = BTreeMap::new();
+    for attempt in attempts {
+        let place = attempt.client.split('@').next().unwrap_or_default();
+        let group = format!("{:?} from {place}", attempt.transport);
+        groups.entry(group).or_default().push(attempt);
+    }
+    for (group, attempts) in groups {
+        cx.record(&format!("{what}: {group}"), line(&outcomes(attempts)));
+    }
+}
+
 /// Verdict: of the answers that each client got from a target, each of its backends gave at least this fraction.
 pub fn judge_shares(
     cx: &Context,
@@ -363,6 +392,21 @@ pub async fn probe_briefly(
     targets: &[Destination],
 ) -> Result<Vec<Attempt>, Halt> {
     run(cx, client, round(targets, Destination::fewest, cx.limits())).await
+}
+
+/// One probe of each target from one client; they are not judged.
+pub async fn probe_once(
+    cx: &Context,
+    client: &Client,
+    targets: &[Destination],
+) -> Result<Vec<Attempt>, Halt> {
+    let each = open_targets(cx, targets);
+    run(
+        cx,
+        client,
+        each.iter().map(|target| target.once(cx.limits())).collect(),
+    )
+    .await
 }
 
 /// N probes to all targets from all clients, by their groups.

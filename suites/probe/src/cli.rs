@@ -30,6 +30,7 @@ use crate::{
         self, MAX_PLAN,
         control::{self, Request},
     },
+    packets::{Sent, capture, send},
     serve::{Mode, ServeConfig, Server},
 };
 
@@ -53,6 +54,12 @@ pub enum ProbeArgs {
     ///
     /// A reader may end at any time: the client continues, and the next reader starts at any offset.
     Attach(AttachArgs),
+    /// Write the packets from and to some addresses on one device to stdout, each as a JSON line, until stdin ends. As root.
+    ///
+    /// An empty line comes first: what is sent after it is seen.
+    Capture(CaptureArgs),
+    /// Send packets that are none of TCP or UDP, from a raw socket. As root.
+    Send(SendArgs),
 }
 
 const PLANS: &str = r#"A plan has entries, which run concurrently; times are in milliseconds:
@@ -148,6 +155,31 @@ pub struct AttachArgs {
     stop: bool,
 }
 
+/// Arguments of `probe capture`.
+#[derive(Debug, Args)]
+pub struct CaptureArgs {
+    /// An address of the device.
+    #[arg(long, value_name = "ADDRESS")]
+    device_of: IpAddr,
+    /// From and to which address; may be repeated.
+    #[arg(long, value_name = "ADDRESS", required = true)]
+    address: Vec<IpAddr>,
+}
+
+/// Arguments of `probe send`.
+#[derive(Debug, Args)]
+pub struct SendArgs {
+    /// Where to.
+    #[arg(long, value_name = "ADDRESS")]
+    to: IpAddr,
+    /// What.
+    #[arg(long)]
+    what: Sent,
+    /// How many.
+    #[arg(long, default_value_t = 1)]
+    count: u16,
+}
+
 /// Arguments of `probe serve`.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
@@ -230,6 +262,11 @@ pub async fn run(args: ProbeArgs) -> anyhow::Result<ExitCode> {
         ProbeArgs::Client(args) => client(args).await?,
         ProbeArgs::Sockets(args) => sockets(args).await?,
         ProbeArgs::Attach(args) => attach(args).await?,
+        ProbeArgs::Capture(args) => {
+            capture(args.device_of, &args.address, io::stdout().lock()).context("failed to watch packets")?;
+        }
+        ProbeArgs::Send(args) => send(args.to, args.what, args.count)
+            .with_context(|| format!("failed to send packets to {}", args.to))?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -14,6 +14,7 @@
 //! - `client/`: `pace` (when attempts start), `attempt`, `flow` (established flows), `persistent_sockets` (sockets that stay
 //!   open), `fragments` and `fragment_capture` (fragments sent and seen), `tls`, `socket`; `output` and `history_buffer` (where attempts are
 //!   written), `control` (readers of a kept history).
+//! - `packets/`: `capture` (packets on a device), `echo` (packets that no socket of TCP or UDP sends).
 //! - `serve/`: `tcp` and `udp` (one port each), `mode` (behaviours), `log`.
 mod clock;
 mod http;
@@ -22,6 +23,7 @@ mod wire;
 
 pub mod cli;
 pub mod client;
+pub mod packets;
 pub mod serve;
 
 pub use wire::{MAX_ANSWER, MAX_DATAGRAM, MAX_NONCE, MAX_REQUEST};

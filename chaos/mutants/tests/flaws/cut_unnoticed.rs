@@ -17,7 +17,7 @@ use http::{Request, Response};
 use http_body_util::StreamBody;
 use hyper::body::Frame;
 use kube::client::{Body, Client};
-use mutants::cut_unnoticed::unnoticing;
+use mutants::cut_unnoticed::{acting, mute_after_stop, unnoticing};
 use reference_agent::{
     feed::{Arrival, queue},
     model::{Event, Slice},
@@ -120,4 +120,21 @@ async fn as_long_as_none_was_cut_it_is_the_production_agent() {
     let both: BTreeSet<String> = ["t/first".to_owned(), "t/second".to_owned()].into();
     assert_eq!(received(unnoticing(server(End::Regular))).await, both);
     assert_eq!(received(server(End::Regular)).await, both);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_acts_on_a_cut_goes_on_and_acts_on_cuts_alone() {
+    for (end, expected) in [(End::Cut, 1), (End::Regular, 0)] {
+        let acted = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&acted);
+        let client = acting(server(end), move || _ = counted.fetch_add(1, Ordering::Relaxed));
+        assert_eq!(received(client).await.len(), 2);
+        assert_eq!(acted.load(Ordering::Relaxed), expected);
+    }
+}
+
+/// That it is mute after a stop, the case shows: a test can't stop itself.
+#[tokio::test(start_paused = true)]
+async fn as_long_as_it_was_not_stopped_it_is_the_production_agent() {
+    assert_eq!(received(mute_after_stop(server(End::Cut))).await.len(), 2);
 }

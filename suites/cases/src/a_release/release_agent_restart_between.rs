@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use harness::{
-    agents::KilledAgents,
+    agents::Killed,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     destination::Destination,
@@ -65,10 +65,10 @@ async fn run(cx: &Context) -> Result<(), Halt> {
             Down::AfterRelease => {
                 release(cx, &mut pairs).await?;
                 witnessed(cx, (Effect::Emptied, "the culprit refuses"), &seen).await?;
-                KilledAgents::kill(cx).await?.start(cx).await?;
+                Killed::kill(cx, &cx.nodes()).await?.start(cx).await?;
             }
             Down::DuringRelease => {
-                let killed = KilledAgents::kill(cx).await?;
+                let killed = Killed::kill(cx, &cx.nodes()).await?;
                 release(cx, &mut pairs).await?;
                 let started = Instant::now();
                 killed.start(cx).await?;

@@ -5,7 +5,7 @@
 //! Two shapes: no EndpointSlice at all, and an empty one. The same Service has served before, and its backend stays
 //! alive and logging: it is the trap. A TCP client that times out fails the claim.
 
-use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+use std::{net::IpAddr, time::Duration};
 
 use cluster::Family;
 use harness::{
@@ -20,10 +20,7 @@ use harness::{
     verdict::Halt,
     waiting::Within,
 };
-use oracle::{
-    history::{Attempt, Transport},
-    observations::{line, outcomes},
-};
+use oracle::history::{Attempt, Transport};
 use serde_json::json;
 
 pub(crate) const CASE: Case = Case {
@@ -129,7 +126,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let hold = cx.limits().hold;
     let held = background::hold_steadily(cx, cx.clients(), &refuses, hold).await?;
     let all = [attempts, held].concat();
-    record(cx, &all);
+    probing::record_endings(cx, "refusal", &all);
     for one in &staged {
         let own: Vec<Attempt> = all
             .iter()
@@ -174,20 +171,5 @@ impl Staged {
 
     fn refuses(&self, transport: Transport) -> Destination {
         Destination::refuses(&self.axis, "cip", transport, (self.vip, PORT).into())
-    }
-}
-
-/// Errno and call, for each transport and kind of client.
-fn record(cx: &Context, attempts: &[Attempt]) {
-    let mut groups: BTreeMap<String, Vec<&Attempt>> = BTreeMap::new();
-    for attempt in attempts {
-        let kind = attempt.client.split('@').next().unwrap_or_default();
-        groups
-            .entry(format!("{:?} from {kind}", attempt.transport))
-            .or_default()
-            .push(attempt);
-    }
-    for (group, attempts) in groups {
-        cx.record(&format!("refusal: {group}"), line(&outcomes(attempts)));
     }
 }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use harness::{
-    agents::KilledAgents,
+    agents::Killed,
     case::{Case, Families, Needs, Rights, Tier},
     conditions::Condition,
     context::Context,
@@ -141,7 +141,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         )
         .await?;
     }
-    KilledAgents::kill(cx).await?.start(cx).await?;
+    Killed::kill(cx, &cx.nodes()).await?.start(cx).await?;
     fence::pass(cx).await?;
 
     cx.phase("verdict: it is ready again, and serves");

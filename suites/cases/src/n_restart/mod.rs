@@ -1,0 +1,16 @@
+//! Restarts, lost APIs, scale: agents without an API, and agents under load.
+//!
+//! `listed.rs`: a Service, and what its EndpointSlice lists. `outage.rs`: Services whose endpoint is replaced while agents do not learn it.
+mod listed;
+mod outage;
+
+pub(crate) mod api_outage_static;
+pub(crate) mod atomic_endpoint_switch;
+pub(crate) mod relist_prunes_removals;
+pub(crate) mod restart_established_kept;
+pub(crate) mod restart_no_new_failure;
+pub(crate) mod restart_prunes_deleted;
+pub(crate) mod watch_stalled;
+
+/// Name of the area in the catalogue.
+const AREA: &str = "N restart, API outage, scale";

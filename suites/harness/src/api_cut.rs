@@ -1,0 +1,139 @@
+//! Nodes whose agents reach no API server: their packets are dropped in the kernel of the node, both ways, and no error says so.
+
+use std::net::SocketAddr;
+
+use cluster::Place;
+use faults::Connections;
+use futures::future::try_join_all;
+
+use crate::{
+    agents,
+    commands::Lasting,
+    context::Context,
+    verdict::Halt,
+    waiting::{Within, eventually},
+};
+
+/// The table of its rules, in each node's network.
+const TABLE: &str = "inet plumbline_api_cut";
+
+/// A cut that is there. Each node ends it when this is dropped, or when its time is over.
+#[must_use = "the cut ends when this is dropped"]
+pub struct ApiCut(Vec<Lasting>);
+
+impl ApiCut {
+    /// Drops what the processes of all nodes send to these addresses of API servers, and what comes from there. Pods' packets are
+    /// not touched.
+    ///
+    /// # Errors
+    /// A node has no `nft`, or its kernel none of what that needs.
+    pub async fn begin(cx: &Context, servers: &[SocketAddr]) -> Result<Self, Halt> {
+        let longest = cx.limits().longest(cx.limits().heal);
+        let (begin, end) = (rules(servers), format!("nft delete table {TABLE}"));
+        let on = |node: String| {
+            let (begin, end) = (&begin, &end);
+            async move { Lasting::begin(cx, &Place::Host { node }, [begin, end], longest).await }
+        };
+        Ok(Self(try_join_all(cx.nodes().into_iter().map(on)).await?))
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// Its time was over before.
+    pub async fn end(self, cx: &Context) -> Result<(), Halt> {
+        try_join_all(self.0.into_iter().map(|one| one.end(cx)))
+            .await
+            .map(drop)
+    }
+}
+
+fn rules(servers: &[SocketAddr]) -> String {
+    let mut commands = vec![
+        format!("nft add table {TABLE}"),
+        format!("nft 'add chain {TABLE} out {{ type filter hook output priority -300 ; }}'"),
+        format!("nft 'add chain {TABLE} in {{ type filter hook input priority -300 ; }}'"),
+    ];
+    for server in servers {
+        let family = if server.is_ipv4() { "ip" } else { "ip6" };
+        for (chain, end) in [("out", 'd'), ("in", 's')] {
+            let (address, port) = (server.ip(), server.port());
+            commands.push(format!(
+                "nft add rule {TABLE} {chain} {family} {end}addr {address} tcp {end}port {port} drop"
+            ));
+        }
+    }
+    commands.join("\n")
+}
+
+/// Addresses of all API servers.
+///
+/// # Errors
+/// They can't be listed.
+pub async fn servers(cx: &Context) -> Result<Vec<SocketAddr>, Halt> {
+    let servers = cx.cluster().control_plane()?.servers().await?;
+    Ok(servers.iter().map(|server| server.address).collect())
+}
+
+/// Agents by their nodes, and how many connections to these addresses each has: at least one, or it is not shown that it can be cut
+/// off.
+///
+/// # Errors
+/// Inconclusive if an agent does not run, or has none within T_heal.
+pub async fn connected(cx: &Context, servers: &[SocketAddr]) -> Result<Vec<(String, u32)>, Halt> {
+    let mut connected = Vec::new();
+    for (node, state) in agents::all(cx).await?.unwrap_or_default() {
+        let none = || Halt::Inconclusive(format!("the agent of {node} does not run"));
+        let process = state.pid.ok_or_else(none)?;
+        let within = Within::from_now(cx.limits().heal);
+        let what = format!("the agent of {node} has a connection to an API server");
+        eventually(&what, within, async || {
+            let found = Connections::of(cx.cluster(), &node, process, servers).await?;
+            Ok((!found.established.is_empty()).then_some(()))
+        })
+        .await?;
+        connected.push((node, process));
+    }
+    Ok(connected)
+}
+
+/// Resets the connections of agents to these addresses: each notices that it has none.
+///
+/// # Errors
+/// Inconclusive if one of them had none.
+pub async fn reset(cx: &Context, agents: &[(String, u32)], servers: &[SocketAddr]) -> Result<(), Halt> {
+    for (node, process) in agents {
+        let gone = Connections::reset(cx.cluster(), node, *process, servers)
+            .await?
+            .established;
+        cx.fault(&format!(
+            "connections of the agent of {node} to the API reset: {gone:?}"
+        ));
+        if gone.is_empty() {
+            let why = format!("the agent of {node} had no connection to the API that could be reset");
+            return Err(Halt::Inconclusive(why));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_to_each_server_are_cut_and_nothing_else() {
+        let servers = ["192.0.2.1:6443", "[2001:db8::1]:6443"].map(|one| one.parse().unwrap());
+        let rules = rules(&servers);
+        let drops: Vec<&str> = rules.lines().filter(|line| line.ends_with(" drop")).collect();
+        assert_eq!(
+            drops,
+            [
+                "nft add rule inet plumbline_api_cut out ip daddr 192.0.2.1 tcp dport 6443 drop",
+                "nft add rule inet plumbline_api_cut in ip saddr 192.0.2.1 tcp sport 6443 drop",
+                "nft add rule inet plumbline_api_cut out ip6 daddr 2001:db8::1 tcp dport 6443 drop",
+                "nft add rule inet plumbline_api_cut in ip6 saddr 2001:db8::1 tcp sport 6443 drop",
+            ]
+        );
+    }
+}
