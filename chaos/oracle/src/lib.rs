@@ -12,6 +12,7 @@
 //! - `peer.rs`: which peer address sockets show. `socket_binding.rs`: whether they can bind their port.
 //! - `share.rs`: how answers are shared among backends. `stickiness.rs`: whether each unconnected socket keeps one backend.
 //! - `fragments.rs`: fragmented datagrams, and the source of their fragments.
+//! - `health.rs`: health check node ports.
 //! - `finding.rs`: the result of a checker. `counted.rs`: its counts. `breakage.rs`: how a probe ended, what broke.
 //! - `observations.rs`: counts that are reported and never judged.
 
@@ -21,6 +22,7 @@ pub mod counted;
 pub mod finding;
 pub mod flow;
 pub mod fragments;
+pub mod health;
 pub mod history;
 pub mod observations;
 mod outcome;
