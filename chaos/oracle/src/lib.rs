@@ -14,6 +14,7 @@
 //!   with session affinity, keeps one backend.
 //! - `fragments.rs`: fragmented datagrams, and the source of their fragments.
 //! - `errors.rs`: which error attempts failed by. `crossings.rs`: packets on a device, and loops.
+//! - `health.rs`: health check node ports.
 //! - `finding.rs`: the result of a checker. `counted.rs`: its counts. `breakage.rs`: how a probe ended, what broke.
 //! - `observations.rs`: counts that are reported and never judged.
 
@@ -25,6 +26,7 @@ pub mod errors;
 pub mod finding;
 pub mod flow;
 pub mod fragments;
+pub mod health;
 pub mod history;
 pub mod observations;
 mod outcome;

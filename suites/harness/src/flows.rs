@@ -250,6 +250,15 @@ impl Flows {
         Ok(())
     }
 
+    /// Ends them. Returns all exchanges since they began, of which nothing is judged.
+    ///
+    /// # Errors
+    /// If a client has ended before, and they with it.
+    pub async fn end(self) -> Result<Vec<Attempt>, Halt> {
+        let runs = self.0.into_iter().flat_map(|one| one.runs);
+        Ok(try_join_all(runs.map(Run::stop)).await?.concat())
+    }
+
     /// No flows: for those that are opened one after the other.
     pub fn none() -> Self {
         Self(Vec::new())

@@ -12,8 +12,10 @@ use crate::{
     client::Client,
     context::Context,
     destination::Destination,
-    names::Key,
+    names::{self, Key, Kind},
+    objects::Written,
     pods::{Backend, serve},
+    probing::identities,
     verdict::Halt,
     waiting::{Within, eventually},
 };
@@ -32,6 +34,111 @@ pub struct Frontends {
     object: Value,
 }
 
+/// A load balancer class without a controller: the case writes the status itself.
+pub const WRITTEN_BY_HAND: &str = "plumbline.example/written-by-hand";
+
+/// An address and port that lead to a port of a Service, by its object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frontend {
+    /// What the case calls the Service.
+    pub service: String,
+    /// What the case calls the Service's port.
+    pub port: String,
+    /// What it is, in a few letters: `cip`, `lb`, `eip`; of a node port, the node.
+    pub place: String,
+    /// How it is dialled.
+    pub transport: Transport,
+    /// What is dialled.
+    pub address: SocketAddr,
+    /// The target port.
+    pub target: u16,
+}
+
+impl Frontend {
+    /// Whether it is the ClusterIP, which clients outside do not dial.
+    #[must_use]
+    pub fn is_cluster_ip(&self) -> bool {
+        self.place == CLUSTER_IP
+    }
+
+    /// It must be served by these backends at its target port.
+    #[must_use]
+    pub fn serves(&self, axis: &str, backends: &[Backend]) -> Destination {
+        let by = identities(backends, self.transport, self.target);
+        Destination::serves(axis, &self.name(), self.transport, self.address, by)
+    }
+
+    /// It must be delivered nowhere.
+    #[must_use]
+    pub fn none(&self, axis: &str) -> Destination {
+        Destination::none(axis, &self.name(), self.transport, self.address)
+    }
+
+    fn name(&self) -> String {
+        let Self {
+            service, port, place, ..
+        } = self;
+        format!("{service}:{port} {place}")
+    }
+}
+
+const CLUSTER_IP: &str = "cip";
+
+/// All that leads to a Service in a family, as its object has it.
+#[must_use]
+pub fn leading_to(cx: &Context, service: &Value, family: Family) -> Vec<Frontend> {
+    of_object(service, family, &node_addresses(cx, family))
+}
+
+fn of_object(service: &Value, family: Family, nodes: &[(String, IpAddr)]) -> Vec<Frontend> {
+    let spec = &service["spec"];
+    if spec["type"] == "ExternalName" {
+        return Vec::new();
+    }
+    let listed = |field: &str| {
+        let all = spec[field].as_array().into_iter().flatten();
+        let addresses = all.filter_map(|one| one.as_str()?.parse::<IpAddr>().ok());
+        addresses
+            .filter(|address| family.has(address))
+            .collect::<Vec<IpAddr>>()
+    };
+    let places = [
+        (CLUSTER_IP, listed("clusterIPs")),
+        ("lb", balancers(service, family)),
+        ("eip", listed("externalIPs")),
+    ];
+    let text = |field: &str| service["metadata"][field].as_str().unwrap_or_default();
+    let key = Key::seen(Kind::Service, text("namespace"), text("name"));
+    let number = |value: &Value| value.as_u64().and_then(|number| u16::try_from(number).ok());
+    let mut all = Vec::new();
+    for port in spec["ports"].as_array().into_iter().flatten() {
+        let transport = match port["protocol"].as_str() {
+            Some("UDP") => Transport::Udp,
+            Some("SCTP") => Transport::Sctp,
+            _ => Transport::Tcp,
+        };
+        let named = port["name"].as_str().unwrap_or_default();
+        let at = |place: &str, address: IpAddr, of_frontend: u16| Frontend {
+            service: key.plain().to_owned(),
+            port: names::plain(&key.namespace, named).to_owned(),
+            place: place.to_owned(),
+            transport,
+            address: (address, of_frontend).into(),
+            target: number(&port["targetPort"]).unwrap_or(of_frontend),
+        };
+        if let Some(own) = number(&port["port"]) {
+            let each = places.iter();
+            all.extend(
+                each.flat_map(|(place, addresses)| addresses.iter().map(|address| at(place, *address, own))),
+            );
+        }
+        if let Some(node_port) = number(&port["nodePort"]) {
+            all.extend(nodes.iter().map(|(node, address)| at(node, *address, node_port)));
+        }
+    }
+    all
+}
+
 /// Clients and what they dial.
 pub type Vantage = (Vec<Client>, Vec<Destination>);
 
@@ -47,6 +154,12 @@ impl Frontends {
             family,
             object: written.object,
         })
+    }
+
+    /// As the API server has made it.
+    #[must_use]
+    pub fn object(&self) -> &Value {
+        &self.object
     }
 
     /// The node port of its port of a transport.
@@ -146,15 +259,54 @@ pub fn node_port(service: &Value, protocol: &str) -> Option<u16> {
     u16::try_from(port["nodePort"].as_u64()?).ok()
 }
 
-/// The addresses of a Service's load balancers.
+/// The addresses of a Service's load balancers, but those that proxies have for themselves (KEP-1860).
 #[must_use]
 pub fn balancers(service: &Value, family: Family) -> Vec<IpAddr> {
     let ingress = service["status"]["loadBalancer"]["ingress"].as_array();
     let addresses = ingress
         .into_iter()
         .flatten()
+        .filter(|one| one["ipMode"] != "Proxy")
         .filter_map(|one| one["ip"].as_str()?.parse().ok());
     addresses.filter(|address| family.has(address)).collect()
+}
+
+/// Addresses of load balancers that are routed to nodes: a controller has given them to a Service of this name, which has no
+/// endpoints and no port that another Service of a case has.
+pub async fn assigned_balancers(
+    cx: &Context,
+    namespace: &str,
+    family: Family,
+    name: &str,
+) -> Result<Vec<IpAddr>, Halt> {
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": { "namespace": namespace, "name": name },
+        "spec": {
+            "type": "LoadBalancer", "ipFamilies": [family.to_string()],
+            "ports": [{ "name": "held", "port": HELD, "protocol": "TCP" }],
+        },
+    });
+    let written = cx.objects().create(&service).await?;
+    let holder = Frontends {
+        cluster_ip: written.cluster_ip()?,
+        service: written.key,
+        family,
+        object: written.object,
+    };
+    let given = holder
+        .at_balancers(cx, name, Transport::Tcp, HELD, &BTreeSet::new())
+        .await?;
+    Ok(given.into_iter().map(|one| one.address.ip()).collect())
+}
+
+/// The port of Services that only have an address.
+const HELD: u16 = 7489;
+
+/// Writes the addresses of a Service's load balancers into its status, where no controller does ([`WRITTEN_BY_HAND`]).
+pub async fn give_balancers(cx: &Context, service: &Key, addresses: &[IpAddr]) -> Result<Written, Halt> {
+    let ingress: Vec<Value> = addresses.iter().map(|address| json!({ "ip": address })).collect();
+    let status = json!({ "loadBalancer": { "ingress": ingress } });
+    cx.objects().patch_status(service, status).await
 }
 
 /// Creates backends of these names, which serve these ports, on all nodes in turn.
@@ -204,4 +356,71 @@ pub fn vantages(cx: &Context, inside: Vec<Destination>, outside: Vec<Destination
         .into_iter()
         .chain(beyond)
         .collect()
+}
+
+/// As [`vantages`], of frontends with their axes: no ClusterIP from outside.
+#[must_use]
+pub fn dialled(
+    cx: &Context,
+    all: &[(String, Frontend)],
+    as_target: impl Fn(&str, &Frontend) -> Destination,
+) -> Vec<Vantage> {
+    let target = |(axis, frontend): &(String, Frontend)| as_target(axis, frontend);
+    let outside = all.iter().filter(|(_, frontend)| !frontend.is_cluster_ip());
+    vantages(
+        cx,
+        all.iter().map(target).collect(),
+        outside.map(target).collect(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(service: &Value, family: Family) -> Vec<String> {
+        let nodes = [("n1".to_owned(), "172.30.0.101".parse().unwrap())];
+        let all = of_object(service, family, &nodes);
+        let words = |one: &Frontend| {
+            format!(
+                "{} {:?} {} {}",
+                one.name(),
+                one.transport,
+                one.address,
+                one.target
+            )
+        };
+        all.iter().map(words).collect()
+    }
+
+    #[test]
+    fn what_leads_to_a_service_is_what_its_object_has() {
+        let mut service = json!({
+            "metadata": { "namespace": "p5a01c2-000", "name": "p5a01c2-000-shop" },
+            "spec": {
+                "type": "LoadBalancer", "clusterIPs": ["10.96.0.7", "fd00:96::7"], "externalIPs": ["192.0.2.1"],
+                "ports": [
+                    { "name": "p5a01c2-000-tcp", "protocol": "TCP", "port": 80, "targetPort": 8080, "nodePort": 30000 },
+                    { "protocol": "UDP", "port": 53 },
+                ],
+            },
+            "status": { "loadBalancer": { "ingress": [
+                { "ip": "198.51.100.1", "ipMode": "VIP" }, { "ip": "198.51.100.2", "ipMode": "Proxy" },
+            ] } },
+        });
+        assert_eq!(
+            places(&service, Family::IPv4),
+            [
+                "shop:tcp cip Tcp 10.96.0.7:80 8080",
+                "shop:tcp lb Tcp 198.51.100.1:80 8080",
+                "shop:tcp eip Tcp 192.0.2.1:80 8080",
+                "shop:tcp n1 Tcp 172.30.0.101:30000 8080",
+                "shop: cip Udp 10.96.0.7:53 53",
+                "shop: lb Udp 198.51.100.1:53 53",
+                "shop: eip Udp 192.0.2.1:53 53",
+            ]
+        );
+        service["spec"]["type"] = "ExternalName".into();
+        assert_eq!(places(&service, Family::IPv4), [""; 0]);
+    }
 }

@@ -84,6 +84,24 @@ impl Servers {
         Ok(Self { outside, nodes })
     }
 
+    /// Starts a server at a port of the client outside alone.
+    ///
+    /// # Errors
+    /// If it can't be started.
+    pub async fn outside(cx: &Context, namespace: &str, port: u16) -> Result<Self, Halt> {
+        let outside = Server::start(cx, &Place::Outside, &format!("outside.{namespace}"), port).await?;
+        Ok(Self {
+            outside,
+            nodes: Vec::new(),
+        })
+    }
+
+    /// What leads to the server outside, at an address of the client.
+    #[must_use]
+    pub fn outside_at(&self, axis: &str, transport: Transport, address: IpAddr) -> Destination {
+        self.outside.at(axis, transport, address)
+    }
+
     /// What a process on a node's host dials: the server outside, and that of another node.
     pub async fn from(
         &self,

@@ -27,7 +27,8 @@
 //!   another claim), `background.rs` (windows), `flows.rs` (established ones), `lasting_sockets.rs` (kept, for one destination
 //!   after the other), `fragments.rs`, `udp_stickiness.rs`, `affinity.rs`, `dialled.rs` (frontends, all judged at the same
 //!   time), `vantages.rs` (clients that dial different targets), `slices.rs` (written by the case, and their Services),
-//!   `sliced_service.rs` (a Service with one of them), `host_servers.rs` (that are no pods), `capture.rs` (packets on a device).
+//!   `sliced_service.rs` (a Service with one of them), `host_servers.rs` (that are no pods), `capture.rs` (packets on a device),
+//!   `health_checks.rs` (node ports that say whether a node has endpoints).
 //! - Doing: `fence.rs` (the proof that a write has been handled), `agents.rs`, `commands.rs`, `api_cut.rs` (agents that reach
 //!   no API server), `api_faults.rs`, `recovery/` (what a recovery needed, for a row that is judged over many cases),
 //!   `readiness.rs` (ready means served, watched through every run about outages, leftovers and restarts).
@@ -57,6 +58,7 @@ pub mod flows;
 pub mod fragments;
 pub mod frontend_kinds;
 pub mod frontends;
+pub mod health_checks;
 pub mod history;
 mod host_drops;
 pub mod host_servers;
