@@ -1,7 +1,7 @@
 //! A watch with a cut connection is treated as a quiet one, or so are all watches once the process has stood still.
 //!
-//! The bugs of an agent whose client does not detect that the server is gone, or that its timers were late: it waits for events that
-//! will not be sent. Its maps stay unchanged, so nothing fails until the API changes.
+//! The bugs of an agent whose client does not detect that the server is gone, or that its timers were late: it waits
+//! for events that will not be sent. Its maps stay unchanged, so nothing fails until the API changes.
 
 use std::{
     pin::Pin,
@@ -29,7 +29,7 @@ pub fn unnoticing(client: Client) -> Client {
     troubled(client, Arc::default(), || true)
 }
 
-/// A client that calls `act` with each cut of a watch, and is none the worse for it.
+/// A client that calls `act` with each cut of a watch, and goes on.
 pub fn acting(client: Client, act: impl Fn() + Send + Sync + 'static) -> Client {
     troubled(client, Arc::default(), move || {
         act();

@@ -1,7 +1,8 @@
-//! A start empties what an earlier one has left in the maps, before it knows what the API has: the services, or the flows.
+//! A start empties what an earlier one has left in the maps, before it knows what the API has: the services, or the
+//! flows.
 //!
-//! The bug of an agent that begins with empty tables. Until its lists are there nothing is served; or connections through the
-//! node, whose flows it does not know, end.
+//! The bug of an agent that begins with empty tables. Until its lists are there nothing is served; or connections
+//! through the node, whose flows it does not know, end.
 
 use std::path::Path;
 

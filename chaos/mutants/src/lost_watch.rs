@@ -1,6 +1,7 @@
 //! What an agent does when it has lost a watch: it forgets all Services, or, from then on, misses what leaves a slice.
 //!
-//! The second is what a list must make good: no event says what was removed while there was no watch (cilium/cilium#48050).
+//! The second is what a list must make good: no event says what was removed while there was no watch
+//! (cilium/cilium#48050).
 
 use std::{
     collections::HashMap,

@@ -51,7 +51,8 @@ impl DesiredState for Replanned {
     }
 }
 
-/// A cluster IP also serves at the ports of its backends: of an agent that keeps both numbers of a Service port in one table.
+/// A cluster IP also serves at the ports of its backends: of an agent that keeps both numbers of a Service port in one
+/// table.
 pub fn target_ports_served(plan: &mut ServicePlan) {
     for port in plan.ports.values_mut() {
         let targets: BTreeSet<u16> = port.cluster.iter().map(|backend| backend.address.port).collect();
@@ -89,8 +90,8 @@ pub fn silent_outside(plan: &mut ServicePlan) {
     }
 }
 
-/// A backend whose port is closed is replaced by an address that drops everything: of an agent that checks backends, and takes those
-/// out that do not answer without telling clients so.
+/// A backend whose port is closed is replaced by an address that drops everything: of an agent that checks backends,
+/// and takes those out that do not answer without telling clients so.
 pub fn closed_ports_dropped(plan: &mut ServicePlan) {
     let checked = |backend: &Backend| {
         let mut backend = *backend;

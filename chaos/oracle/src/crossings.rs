@@ -1,7 +1,8 @@
 //! Packets on a device: how often each crosses it, and which were answered that their hops are used up.
 //!
-//! A router that sends a packet back to a node, which routes it to that router, makes a loop. Each turn takes a hop, by which it
-//! shows: sent once, a packet has one number of hops left in each direction, and so have those that a client sends again.
+//! A router that sends a packet back to a node, which routes it to that router, makes a loop. Each turn takes a hop, by
+//! which it shows: sent once, a packet has one number of hops left in each direction, and so have those that a client
+//! sends again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -74,8 +75,8 @@ pub fn received(packets: &[Packet], address: IpAddr, protocol: u8) -> usize {
     packets.iter().filter(is).count()
 }
 
-/// No packet to an address crosses the device of this name more than once in one direction, and none is answered that its hops are
-/// used up.
+/// No packet to an address crosses the device of this name more than once in one direction, and none is answered that
+/// its hops are used up.
 #[must_use]
 pub fn no_loop(packets: &[Packet], device: &str, address: IpAddr) -> Option<Finding> {
     type Flow = (bool, IpAddr, u8, Option<[u16; 2]>);

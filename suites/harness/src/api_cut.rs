@@ -1,4 +1,5 @@
-//! Nodes whose agents reach no API server: their packets are dropped in the kernel of the node, both ways, and no error says so.
+//! Nodes whose agents reach no API server: their packets are dropped in the kernel of the node, both ways, and no error
+//! says so.
 
 use std::net::SocketAddr;
 
@@ -22,8 +23,8 @@ const TABLE: &str = "inet plumbline_api_cut";
 pub struct ApiCut(Vec<Lasting>);
 
 impl ApiCut {
-    /// Drops what the processes of all nodes send to these addresses of API servers, and what comes from there. Pods' packets are
-    /// not touched.
+    /// Drops what the processes of all nodes send to these addresses of API servers, and what comes from there. Pods'
+    /// packets are not touched.
     ///
     /// # Errors
     /// A node has no `nft`, or its kernel none of what that needs.
@@ -75,8 +76,8 @@ pub async fn servers(cx: &Context) -> Result<Vec<SocketAddr>, Halt> {
     Ok(servers.iter().map(|server| server.address).collect())
 }
 
-/// Agents by their nodes, and how many connections to these addresses each has: at least one, or it is not shown that it can be cut
-/// off.
+/// Agents by their nodes, and how many connections to these addresses each has: at least one, or it is not shown that
+/// it can be cut off.
 ///
 /// # Errors
 /// Inconclusive if an agent does not run, or has none within T_heal.

@@ -92,8 +92,8 @@ impl Background {
         Self::begin(cx, &clients, targets, window, Decides::Held(window)).await
     }
 
-    /// Begins to probe so often that each client begins one probe in an `interval` on average, of all its targets by turns: for gaps
-    /// that are shorter than what lies between two probes of a window.
+    /// Begins to probe so often that each client begins one probe in an `interval` on average, of all its targets by
+    /// turns: for gaps that are shorter than what lies between two probes of a window.
     pub async fn every(
         cx: &Context,
         clients: &[Client],
@@ -235,8 +235,8 @@ pub async fn hold_steadily(
     background.hold(cx).await
 }
 
-/// Verdict: within the limit targets come to be what is permitted, and are it from then on for T_hold, with N probes of each client in
-/// that time. Of several groups of clients all at once. Returns the attempts of that time.
+/// Verdict: within the limit targets come to be what is permitted, and are it from then on for T_hold, with N probes of
+/// each client in that time. Of several groups of clients all at once. Returns the attempts of that time.
 ///
 /// # Errors
 /// As of [`Background::hold`].

@@ -35,8 +35,8 @@ pub enum Sent {
 }
 
 impl Capture {
-    /// Begins to capture the packets from and to these addresses, on the device of a place that has the first address. What is sent
-    /// after this has returned is seen.
+    /// Begins to capture the packets from and to these addresses, on the device of a place that has the first address.
+    /// What is sent after this has returned is seen.
     ///
     /// # Errors
     /// Packets can't be captured there.
@@ -132,7 +132,8 @@ pub async fn send(cx: &Context, client: &Client, to: IpAddr, what: Sent, count: 
     Ok(())
 }
 
-/// How many of so many ICMP echo requests of a client to an address were answered from there, within the limit of a probe.
+/// How many of so many ICMP echo requests of a client to an address were answered from there, within the limit of a
+/// probe.
 ///
 /// # Errors
 /// They can't be sent, or seen.

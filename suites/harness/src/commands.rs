@@ -47,8 +47,8 @@ pub struct Lasting {
 }
 
 impl Lasting {
-    /// Runs a shell's commands in a place, and others when this ends, or after so long at the latest. The first have ended when this
-    /// returns; they are noted as a fault.
+    /// Runs a shell's commands in a place, and others when this ends, or after so long at the latest; the others have no
+    /// single quotes. The first have ended when this returns; they are noted as a fault.
     ///
     /// # Errors
     /// One of the first fails: the last one's words.
@@ -102,11 +102,13 @@ impl Lasting {
 /// What a shell prints when its first commands have ended.
 const BEGUN: &str = "begun";
 
-/// The commands of a shell that ends with its stdin. What takes the change back is a process of its own: it outlives the shell.
+/// The commands of a shell that ends with its stdin. What takes the change back is a process of its own: it outlives
+/// the shell.
 fn lasting(begin: &str, end: &str, longest: Duration) -> String {
     let longest = longest.as_secs().max(1);
     format!(
-        "{begin}\nexec 3<&0\n( timeout {longest} cat <&3 >/dev/null || true; {end} ) >/dev/null &\necho {BEGUN}\nwait $!"
+        "trap '{end}' EXIT\n{begin}\ntrap - EXIT\nexec 3<&0\n\
+         ( timeout {longest} cat <&3 >/dev/null || true; {end} ) >/dev/null &\necho {BEGUN}\nwait $!"
     )
 }
 
@@ -167,6 +169,18 @@ mod tests {
             }
             assert!(!file.exists(), "killed: {is_killed}");
         }
+    }
+
+    #[test]
+    fn what_fails_halfway_is_taken_back() {
+        let script = lasting("true; false", "echo back", Duration::from_secs(60));
+        let done = Command::new("sh")
+            .args(["-ec", &script])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8_lossy(&done.stdout).trim(), "back");
+        assert!(!done.status.success());
     }
 
     #[test]

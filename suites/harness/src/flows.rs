@@ -61,8 +61,8 @@ impl Flows {
         Self::open_with(cx, clients, targets, each, cx.limits().clone(), within).await
     }
 
-    /// As [`Flows::open`], of flows that go on one exchange in so long, of which none may be lost: one that has no answer within the
-    /// limit of a probe is a stall.
+    /// As [`Flows::open`], of flows that go on one exchange in so long, of which none may be lost: one that has no
+    /// answer within the limit of a probe is a stall.
     ///
     /// # Errors
     /// The same.

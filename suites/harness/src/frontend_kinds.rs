@@ -53,7 +53,8 @@ impl Kind {
     }
 }
 
-/// Those of these kinds that the target declares and the cluster can stage. Each of the others is an axis that is not enabled.
+/// Those of these kinds that the target declares and the cluster can stage. Each of the others is an axis that is not
+/// enabled.
 pub fn offered(cx: &Context, kinds: &[Kind]) -> Vec<Kind> {
     let described = cx.cluster().describe();
     let lacks = |kind: Kind| match kind.feature() {
@@ -91,8 +92,9 @@ pub struct OfKinds {
 }
 
 impl OfKinds {
-    /// Creates the manifest's objects named `${service}`, with `type` and `port` among their values. Its external IPs are the
-    /// addresses of a load balancer of another Service without endpoints, at the port above, so that they are routed to nodes.
+    /// Creates the manifest's objects named `${service}`, with `type` and `port` among their values. Its external IPs
+    /// are the addresses of a load balancer of another Service without endpoints, at the port above, so that they are
+    /// routed to nodes.
     pub async fn create(
         cx: &Context,
         family: Family,
@@ -128,8 +130,8 @@ impl OfKinds {
         })
     }
 
-    /// Its frontends by a transport, each with its kind; backends of these identities must serve them. The axis of a kind is that
-    /// of the Service and the kind.
+    /// Its frontends by a transport, each with its kind; backends of these identities must serve them. The axis of a
+    /// kind is that of the Service and the kind.
     pub async fn targets(
         &self,
         cx: &Context,

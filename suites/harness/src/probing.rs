@@ -278,7 +278,8 @@ pub fn judge_error(
     }
 }
 
-/// Records how attempts ended, which implementations may choose: errno and call, for each transport and place of clients.
+/// Records how attempts ended, which implementations may choose: errno and call, for each transport and place of
+/// clients.
 pub fn record_endings(cx: &Context, what: &str, attempts: &[Attempt]) {
     let mut groups: BTreeMap<String, Vec<&Attempt>> = BTreeMap::new();
     for attempt in attempts {

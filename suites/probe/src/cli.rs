@@ -54,7 +54,8 @@ pub enum ProbeArgs {
     ///
     /// A reader may end at any time: the client continues, and the next reader starts at any offset.
     Attach(AttachArgs),
-    /// Write the packets from and to some addresses on one device to stdout, each as a JSON line, until stdin ends. As root.
+    /// Write the packets from and to some addresses on one device to stdout, each as a JSON line, until stdin ends. As
+    /// root.
     ///
     /// An empty line comes first: what is sent after it is seen.
     Capture(CaptureArgs),

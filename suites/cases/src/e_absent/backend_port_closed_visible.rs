@@ -1,8 +1,9 @@
-//! `backend-port-closed-visible`: a TCP client of ClusterIP and node port gets ECONNREFUSED within 1 s where the listed endpoint's
-//! port is closed. `backend-port-closed-visible-udp`: so does a connected UDP client of the ClusterIP, by an ICMP error whose
-//! embedded packet has been translated back.
+//! `backend-port-closed-visible`: a TCP client of ClusterIP and node port gets ECONNREFUSED within 1 s where the listed
+//! endpoint's port is closed. `backend-port-closed-visible-udp`: so does a connected UDP client of the ClusterIP, by an
+//! ICMP error whose embedded packet has been translated back.
 //!
-//! The endpoint is alive: another port of it serves through the same Service, and dialled directly it gives the same error.
+//! The endpoint is alive: another port of it serves through the same Service, and dialled directly it gives the same
+//! error.
 use std::time::Duration;
 
 use harness::{

@@ -1,5 +1,5 @@
-//! A Service of two ports, one of TCP and one of UDP, and what it does not have at the same address: other ports, its backend's own
-//! ports, and each port by the other protocol. The backend listens on all of them.
+//! A Service of two ports, one of TCP and one of UDP, and what it does not have at the same address: other ports, its
+//! backend's own ports, and each port by the other protocol. The backend listens on all of them.
 
 use std::net::IpAddr;
 
@@ -15,8 +15,6 @@ use harness::{
 };
 use oracle::history::Transport;
 use serde_json::json;
-
-pub(super) const MANIFEST: &str = include_str!("closed_ports.yaml");
 
 /// Transport, Service port and target port, as in the manifest.
 const PORTS: [(Transport, u16, u16); 2] = [(Transport::Tcp, 7480, 8080), (Transport::Udp, 7481, 8081)];
@@ -34,13 +32,34 @@ const LISTENS: [u16; 5] = [7480, 7481, 7482, 8080, 8081];
 
 /// A Service, and an address of it.
 pub(super) struct Staged {
-    pub(super) family: Family,
-    pub(super) address: IpAddr,
-    pub(super) serves: Vec<Destination>,
-    pub(super) closed: Vec<Destination>,
+    family: Family,
+    address: IpAddr,
+    serves: Vec<Destination>,
+    closed: Vec<Destination>,
 }
 
-/// Creates one Service of each family and one backend of all; its address is the ClusterIP, or that of its load balancer.
+impl Staged {
+    pub(super) fn family(&self) -> Family {
+        self.family
+    }
+
+    pub(super) fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// What it has: served on each axis.
+    pub(super) fn serves(&self) -> Vec<Destination> {
+        self.serves.clone()
+    }
+
+    /// What it does not have.
+    pub(super) fn closed(&self) -> Vec<Destination> {
+        self.closed.clone()
+    }
+}
+
+/// Creates one Service of each family and one backend of all; its address is the ClusterIP, or that of its load
+/// balancer.
 pub(super) async fn stage(cx: &Context, kind: &str) -> Result<Vec<Staged>, Halt> {
     cx.phase("staging: a Service of two ports");
     let namespace = cx.namespace().await?;
@@ -81,7 +100,8 @@ pub(super) async fn stage(cx: &Context, kind: &str) -> Result<Vec<Staged>, Halt>
     Ok(all)
 }
 
-/// Captures on every node's uplink, the device of its InternalIP, what goes to and comes from these addresses. Each with its node.
+/// Captures on every node's uplink, the device of its InternalIP, what goes to and comes from these addresses. Each
+/// with its node.
 pub(super) async fn uplinks(cx: &Context, staged: &[Staged]) -> Result<Vec<(String, Capture)>, Halt> {
     let addresses: Vec<IpAddr> = staged.iter().map(|one| one.address).collect();
     let mut captures = Vec::new();

@@ -1,5 +1,5 @@
-//! Services that lose their endpoints, each in one way, with the frontends of some kinds. Their backends stay alive, log, and
-//! answer where they are dialled directly.
+//! Services that lose their endpoints, each by one loss, with the frontends of some kinds. Their backends stay alive,
+//! log, and answer where they are dialled directly.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +21,8 @@ use harness::{
 use oracle::{check::Permitted, history::Transport};
 use serde_json::{Value, json};
 
-pub(super) const MANIFEST: &str = include_str!("emptied.yaml");
-
 const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Udp];
-/// Of the first way; those of others are further on, as external IPs of one address may be of several Services.
+/// Of the first loss; those of others are further on, as external IPs of one address may be of several Services.
 const PORT: u16 = 7480;
 const TARGET: u16 = 8080;
 
@@ -114,7 +112,8 @@ impl Emptied {
             .collect()
     }
 
-    /// Control: all serve. Then the endpoints are lost; a fence has passed when this returns, with the limit of that write.
+    /// Control: all serve. Then the endpoints are lost; a fence has passed when this returns, with the limit of that
+    /// write.
     pub(super) async fn lose(&self, cx: &Context, dialled: &[Vantage]) -> Result<Within, Halt> {
         cx.phase("control: every frontend serves");
         let within = Within::from_now(cx.limits().service);
@@ -166,8 +165,8 @@ impl Emptied {
     }
 }
 
-/// Verdict: within the limit and then for T_hold, with N probes of each, the frontends are what is permitted. How they end is
-/// recorded.
+/// Verdict: within the limit and then for T_hold, with N probes of each, the frontends are what is permitted. How they
+/// end is recorded.
 pub(super) async fn judge(
     cx: &Context,
     dialled: &[Vantage],

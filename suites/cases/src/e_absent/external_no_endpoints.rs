@@ -1,9 +1,9 @@
-//! `external-no-endpoints`: from outside, node port, load balancer address and external IP of a Service without endpoints reach
-//! no backend: with an empty EndpointSlice, and with none. `external-no-endpoints-rejected`: a TCP client outside is refused
-//! within 1 s, by targets that declare it.
+//! `external-no-endpoints`: from outside, node port, load balancer address and external IP of a Service without
+//! endpoints reach no backend: with an empty EndpointSlice, and with none. `external-no-endpoints-rejected`: a TCP
+//! client outside is refused within 1 s, by targets that declare it.
 //!
-//! The same client was served before, and the former backends still listen. The external policy is `Cluster`. Otherwise refusal
-//! or silence is the target's choice, and recorded.
+//! The same client was served before, and the former backends still listen. The external policy is `Cluster`. Otherwise
+//! refusal or silence is the target's choice, and recorded.
 use std::time::Duration;
 
 use cluster::Capability;
@@ -33,7 +33,7 @@ pub(crate) const CASE: Case = Case {
         target: &[],
     },
     disruptive: false,
-    manifest: emptied::MANIFEST,
+    manifest: include_str!("emptied.yaml"),
     longest: Duration::from_secs(450),
     takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx, Permitted::None)),

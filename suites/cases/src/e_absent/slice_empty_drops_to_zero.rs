@@ -1,8 +1,8 @@
-//! `slice-empty-drops-to-zero`: once the last endpoint leaves the EndpointSlice, and, in a second Service, once all turn
-//! unready, every frontend reaches no backend within the endpoint propagation limit, and for the hold time.
+//! `slice-empty-drops-to-zero`: once the last endpoint leaves the EndpointSlice, and, in a second Service, once all
+//! turn unready, every frontend reaches no backend within the endpoint propagation limit, and for the hold time.
 //!
-//! The former backends still listen, and answer when they are dialled directly: they are the traps. Where they were deleted, as
-//! most suites do it, an implementation that keeps them would look right.
+//! The former backends still listen, and answer when they are dialled directly: they are the traps. Where they were
+//! deleted, as most suites do it, an implementation that keeps them would look right.
 use std::time::Duration;
 
 use harness::{
@@ -30,7 +30,7 @@ pub(crate) const CASE: Case = Case {
         target: &[],
     },
     disruptive: false,
-    manifest: emptied::MANIFEST,
+    manifest: include_str!("emptied.yaml"),
     longest: Duration::from_secs(450),
     takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),

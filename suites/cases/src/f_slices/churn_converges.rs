@@ -84,6 +84,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         }
         all.push(churn);
     }
+    fence::pass(cx).await?;
 
     cx.phase("churn: random writes, at an even pace");
     let (began, mut writes) = (Instant::now(), 0);

@@ -53,7 +53,7 @@ const fn ghost(slices: usize, is_first: bool, is_written_again: bool) -> Ghost {
 }
 
 /// A slice with the terminating entry, and what it lists when that is gone.
-struct Haunted {
+struct Staged {
     ghost: Ghost,
     slice: Slice,
     afterwards: Value,
@@ -65,10 +65,10 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let b = frontends::serving(cx, &namespace, &["b"], &[TARGET], &[TARGET])
         .await?
         .remove(0);
-    let (mut haunted, mut served) = (Vec::new(), Vec::new());
+    let (mut staged, mut served) = (Vec::new(), Vec::new());
     for point in points(cx, &GHOSTS) {
         let (slice, dialled) = stage(cx, &point, &b).await?;
-        haunted.push(slice);
+        staged.push(slice);
         served.push(dialled);
     }
     let served = Dialled::all(served);
@@ -80,15 +80,15 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 
     cx.phase("verdict: also when the terminating entry is written again, and when it is removed");
     let window = served.window(cx).await?;
-    for Haunted { slice, .. } in haunted.iter().filter(|haunted| haunted.ghost.is_written_again) {
+    for Staged { slice, .. } in staged.iter().filter(|staged| staged.ghost.is_written_again) {
         cx.objects()
             .patch(slice.key(), annotation("plumbline-written", "again"))
             .await?;
     }
     fence::pass(cx).await?;
-    for Haunted {
+    for Staged {
         slice, afterwards, ..
-    } in &haunted
+    } in &staged
     {
         slice.list(cx, afterwards.clone()).await?;
     }
@@ -97,7 +97,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     Ok(())
 }
 
-async fn stage(cx: &Context, point: &Point<Ghost>, b: &Backend) -> Result<(Haunted, Dialled), Halt> {
+async fn stage(cx: &Context, point: &Point<Ghost>, b: &Backend) -> Result<(Staged, Dialled), Halt> {
     let (family, ghost) = (point.family, point.variant);
     let namespace = cx.namespace().await?;
     let service = Service::create(cx, &point.axis(), &namespace, "s", family, &Port::both(WEB, PORT)).await?;
@@ -105,7 +105,7 @@ async fn stage(cx: &Context, point: &Point<Ghost>, b: &Backend) -> Result<(Haunt
     let conditions = json!({ "ready": false, "serving": false, "terminating": true });
     let terminating = of_pod(entry(b, family, conditions)?, &namespace, "terminating");
     let slice = |name: &str| service.slice(name, &Port::both(WEB, TARGET));
-    let haunted = |slice, afterwards| Haunted {
+    let staged = |slice, afterwards| Staged {
         ghost,
         slice,
         afterwards,
@@ -118,7 +118,7 @@ async fn stage(cx: &Context, point: &Point<Ghost>, b: &Backend) -> Result<(Haunt
     if ghost.slices == 1 {
         let slice = slice("s");
         slice.create(cx, json!(entries)).await?;
-        return Ok((haunted(slice, json!([ready])), served));
+        return Ok((staged(slice, json!([ready])), served));
     }
     let slices = ["s-0", "s-1"].map(slice);
     for (slice, entry) in slices.iter().zip(entries) {
@@ -126,5 +126,5 @@ async fn stage(cx: &Context, point: &Point<Ghost>, b: &Backend) -> Result<(Haunt
     }
     let [first, second] = slices;
     let slice = if ghost.is_first { first } else { second };
-    Ok((haunted(slice, json!([])), served))
+    Ok((staged(slice, json!([])), served))
 }

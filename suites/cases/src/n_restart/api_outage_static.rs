@@ -1,9 +1,9 @@
-//! `api-outage-static`: all agents lose the API. Services go on as last known, and no connection to a live backend fails. One agent is
-//! restarted meanwhile, which is recorded; within the recovery limit of the API's return its node serves, and all nodes follow
-//! what was written meanwhile.
+//! `api-outage-static`: all agents lose the API. Services go on as last known, and no connection to a live backend
+//! fails. One agent is restarted meanwhile, which is recorded; within the recovery limit of the API's return its node
+//! serves, and all nodes follow what was written meanwhile.
 //!
-//! The cut is in the kernel of the nodes, and touches no client. The claim's 30 min are three hold times of the long profile;
-//! other profiles scale them by theirs.
+//! The cut is in the kernel of the nodes, and touches no client. The claim's 30 min are three hold times of the long
+//! profile; other profiles scale them by theirs.
 use std::time::Duration;
 
 use cluster::Capability;
@@ -19,7 +19,7 @@ use harness::{
     waiting::Within,
 };
 
-use super::{listed, outage::Swapped};
+use super::outage::Swapped;
 
 pub(crate) const CASE: Case = Case {
     id: "api-outage-static",
@@ -36,7 +36,7 @@ pub(crate) const CASE: Case = Case {
         target: &[],
     },
     disruptive: true,
-    manifest: listed::MANIFEST,
+    manifest: include_str!("agents.yaml"),
     longest: Duration::from_secs(600),
     takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),

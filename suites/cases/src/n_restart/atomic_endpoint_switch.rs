@@ -1,7 +1,8 @@
-//! `atomic-endpoint-switch`: one write of the EndpointSlice replaces the only endpoint by another, 100 times, one in a second.
-//! No connection fails, and each is answered by one of the two.
+//! `atomic-endpoint-switch`: one write of the EndpointSlice replaces the only endpoint by another, 100 times, one in a
+//! second. No connection fails, and each is answered by one of the two.
 //!
-//! Both backends are alive all along: whatever fails is a gap in the tables. Each client begins a connection every 10 ms.
+//! Both backends are alive all along: whatever fails is a gap in the tables. Each client begins a connection every 10
+//! ms.
 use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
@@ -19,7 +20,7 @@ use harness::{
 };
 use oracle::{check::Permitted, history::Transport};
 
-use super::listed::{self, Listed, TARGET, through};
+use super::listed::{Listed, TARGET, through};
 
 pub(crate) const CASE: Case = Case {
     id: "atomic-endpoint-switch",
@@ -36,7 +37,7 @@ pub(crate) const CASE: Case = Case {
         target: &[],
     },
     disruptive: false,
-    manifest: listed::MANIFEST,
+    manifest: include_str!("agents.yaml"),
     longest: Duration::from_secs(300),
     takes_at_least: Duration::from_secs(100),
     run: |cx| Box::pin(run(cx)),

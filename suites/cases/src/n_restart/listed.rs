@@ -16,15 +16,14 @@ use harness::{
 use oracle::{check::Permitted, history::Transport};
 use serde_json::json;
 
-pub(super) const MANIFEST: &str = include_str!("agents.yaml");
-pub(super) const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Udp];
+const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Udp];
 const PORT: u16 = 7480;
 pub(super) const TARGET: u16 = 8080;
 
 /// A Service of one family.
 pub(super) struct Listed {
-    pub(super) family: Family,
-    pub(super) of: OfKinds,
+    family: Family,
+    of: OfKinds,
     slice: Key,
     axis: String,
 }

@@ -1,6 +1,7 @@
 //! Restarts, lost APIs, scale: agents without an API, and agents under load.
 //!
-//! `listed.rs`: a Service, and what its EndpointSlice lists. `outage.rs`: Services whose endpoint is replaced while agents do not learn it.
+//! `listed.rs`: a Service, and what its EndpointSlice lists. `outage.rs`: Services whose endpoint is replaced while
+//! agents do not learn it.
 mod listed;
 mod outage;
 

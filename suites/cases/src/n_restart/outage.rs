@@ -1,4 +1,5 @@
-//! Services whose only endpoint is another one from some time on, and who dials them: of rows about agents that do not learn that.
+//! Services whose only endpoint is another one from some time on, and who dials them: of rows about agents that do not
+//! learn that.
 
 use harness::{
     context::Context,
@@ -18,7 +19,7 @@ const KINDS: [Kind; 2] = [Kind::ClusterIp, Kind::NodePort];
 
 /// Services of one name in each family, and two backends.
 pub(super) struct Swapped {
-    pub(super) backends: Vec<Backend>,
+    backends: Vec<Backend>,
     services: Vec<Listed>,
 }
 
@@ -51,8 +52,8 @@ impl Swapped {
         Ok(())
     }
 
-    /// Who dials which frontend, all of which the backend of this number must serve alone: everything from inside, node ports from
-    /// outside.
+    /// Who dials which frontend, all of which the backend of this number must serve alone: everything from inside, node
+    /// ports from outside.
     pub(super) async fn dialled(&self, cx: &Context, number: usize) -> Result<Vec<Vantage>, Halt> {
         let [inside, outside] = self.frontends(cx, number).await?;
         Ok(frontends::vantages(cx, inside, outside))

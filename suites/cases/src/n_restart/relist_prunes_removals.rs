@@ -1,10 +1,10 @@
-//! `relist-prunes-removals`: agents lose the API for so long that they must list again; meanwhile an endpoint is replaced by
-//! another, and, in a second run, right after the API is back. Nothing more is written. Within the recovery limit the removed
-//! endpoint, which stays alive, gets no connection on any node.
+//! `relist-prunes-removals`: agents lose the API for so long that they must list again; meanwhile an endpoint is
+//! replaced by another, and, in a second run, right after the API is back. Nothing more is written. Within the recovery
+//! limit the removed endpoint, which stays alive, gets no connection on any node.
 //!
-//! No event says that it was removed: only that the new list does not have it. Watches that agents go on with are answered with 410
-//! Gone for a while, so that each lists again. Nothing is written from the start of the agents to the cut, and nothing after the
-//! replacement: any later write of the EndpointSlice would heal it.
+//! No event says that it was removed: only that the new list does not have it. Watches that agents go on with are
+//! answered with 410 Gone for a while, so that each lists again. Nothing is written from the start of the agents to the
+//! cut, and nothing after the replacement: any later write of the EndpointSlice would heal it.
 use std::time::{Duration, Instant};
 
 use cluster::{ApiFault, Capability, Clients, Fault};
@@ -18,7 +18,7 @@ use harness::{
     waiting::{Within, has_lasted},
 };
 
-use super::{listed, outage::Swapped};
+use super::outage::Swapped;
 
 pub(crate) const CASE: Case = Case {
     id: "relist-prunes-removals",
@@ -35,7 +35,7 @@ pub(crate) const CASE: Case = Case {
         target: &[],
     },
     disruptive: true,
-    manifest: listed::MANIFEST,
+    manifest: include_str!("agents.yaml"),
     longest: Duration::from_secs(600),
     takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),

@@ -1,9 +1,9 @@
-//! `restart-established-kept`: 200 TCP connections through a node, each with an exchange in a second, survive the kill and the start
-//! of its agent: none is reset, and none waits for 3 s, until the hold time after the start.
+//! `restart-established-kept`: 200 TCP connections through a node, each with an exchange in a second, survive the kill
+//! and the start of its agent: none is reset, and none waits for 3 s, until the hold time after the start.
 //!
 //! A third is in transit: from outside to a node port of that node, whose only backend is on another. There no local
-//! endpoint says that the flow is needed. The claim's 15 min, which cover the first collections of a new agent, hold for the long
-//! profile; other profiles scale them as they do the hold time.
+//! endpoint says that the flow is needed. The claim's 15 min, which cover the first collections of a new agent, hold
+//! for the long profile; other profiles scale them as they do the hold time.
 use std::time::Duration;
 
 use cluster::Capability;
@@ -22,7 +22,7 @@ use harness::{
 };
 use oracle::history::Transport;
 
-use super::listed::{self, Listed, TARGET, through};
+use super::listed::{Listed, TARGET, through};
 
 pub(crate) const CASE: Case = Case {
     id: "restart-established-kept",
@@ -39,7 +39,7 @@ pub(crate) const CASE: Case = Case {
         target: &[],
     },
     disruptive: true,
-    manifest: listed::MANIFEST,
+    manifest: include_str!("agents.yaml"),
     longest: Duration::from_secs(420),
     takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),

@@ -1,10 +1,10 @@
-//! `restart-no-new-failure`: while the agent of a node is killed and starts again, five times, no new connection through it fails:
-//! to ClusterIP, node port and load balancer address, from its pods, its host and outside, 100 in a second of each client, until
-//! the hold time after the last start.
+//! `restart-no-new-failure`: while the agent of a node is killed and starts again, five times, no new connection
+//! through it fails: to ClusterIP, node port and load balancer address, from its pods, its host and outside, 100 in a
+//! second of each client, until the hold time after the last start.
 //!
-//! The Service has an EndpointSlice for each backend and, where the cluster has both families, both; a hundred others are there,
-//! too. An agent that begins with empty tables, or with those of the first EndpointSlice, is seen within milliseconds. The claim's 5
-//! min hold for the long profile; other profiles scale them as they do the hold time.
+//! The Service has an EndpointSlice for each backend and, where the cluster has both families, both; a hundred others
+//! are there, too. An agent that begins with empty tables, or with those of the first EndpointSlice, is seen within
+//! milliseconds. The claim's 5 min hold for the long profile; other profiles scale them as they do the hold time.
 use std::{
     net::IpAddr,
     time::{Duration, Instant},
@@ -62,7 +62,8 @@ const OTHERS: usize = 100;
 const AT_ONCE: usize = 8;
 /// From one connection of a client to the next.
 const EVERY: Duration = Duration::from_millis(10);
-/// From one start to the next kill: the agent has done what it does after its start, such as removing what it does not know.
+/// From one start to the next kill: the agent has done what it does after its start, such as removing what it does not
+/// know.
 const BETWEEN: Duration = Duration::from_secs(4);
 /// A kernel sends a SYN again after so long (RFC 6298, 2.1).
 const AGAIN: Duration = Duration::from_secs(1);

@@ -1,8 +1,10 @@
-//! `restart-prunes-deleted`: while the agent of a node is down a Service is deleted, an endpoint is removed from another, one is
-//! added to a third, and a fourth is created. Within the recovery limit of the start the deleted one reaches no backend, the
-//! removed endpoint gets nothing, and what was added serves. Nothing is written after the start.
+//! `restart-prunes-deleted`: while the agent of a node is down a Service is deleted, an endpoint is removed from
+//! another, one is added to a third, and a fourth is created. Within the recovery limit of the start the deleted one
+//! reaches no backend, the removed endpoint gets nothing, and what was added serves. Nothing is written after the
+//! start.
 //!
-//! What was deleted has no event in the new agent's watch: only that it is missing in the list says so. All backends stay alive.
+//! What was deleted has no event in the new agent's watch: only that it is missing in the list says so. All backends
+//! stay alive.
 use std::time::Duration;
 
 use harness::{
@@ -18,7 +20,7 @@ use harness::{
     waiting::Within,
 };
 
-use super::listed::{self, Listed, TARGET, through};
+use super::listed::{Listed, TARGET, through};
 
 pub(crate) const CASE: Case = Case {
     id: "restart-prunes-deleted",
@@ -35,7 +37,7 @@ pub(crate) const CASE: Case = Case {
         target: &[],
     },
     disruptive: true,
-    manifest: listed::MANIFEST,
+    manifest: include_str!("agents.yaml"),
     longest: Duration::from_secs(420),
     takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),

@@ -1,12 +1,12 @@
-//! `watch-stalled`: packets between agents and API servers are dropped silently while endpoints change, and, in a second run, the
-//! agents are stopped by SIGSTOP. Within the recovery limit of the release all nodes serve exactly what the API lists.
+//! `watch-stalled`: packets between agents and API servers are dropped silently while endpoints change, and, in a
+//! second run, the agents are stopped by SIGSTOP. Within the recovery limit of the release all nodes serve exactly what
+//! the API lists.
 //!
-//! Nothing is reset, so no error tells an agent that its watch is dead; its connection was open when the stall began. That nodes
-//! still serve the former endpoint meanwhile is the witness. The claim's 10 and 2 min hold for the long profile, whose hold time
-//! they are; in other profiles stalls last as long as theirs.
+//! Nothing is reset, so no error tells an agent that its watch is dead; its connection was open when the stall began.
+//! That nodes still serve the former endpoint meanwhile is the witness. The claim's 10 and 2 min hold for the long
+//! profile, whose hold time they are; in other profiles stalls last as long as theirs.
 use std::time::{Duration, Instant};
 
-use super::{listed, outage::Swapped};
 use cluster::{Capability, Place};
 use harness::{
     api_cut::{self, ApiCut},
@@ -17,6 +17,8 @@ use harness::{
     verdict::Halt,
     waiting::{Within, has_lasted},
 };
+
+use super::outage::Swapped;
 
 pub(crate) const CASE: Case = Case {
     id: "watch-stalled",
@@ -33,7 +35,7 @@ pub(crate) const CASE: Case = Case {
         target: &[],
     },
     disruptive: true,
-    manifest: listed::MANIFEST,
+    manifest: include_str!("agents.yaml"),
     longest: Duration::from_secs(600),
     takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),

@@ -29,8 +29,8 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const SCTP: u8 = 132;
 
-/// Writes packets from and to these addresses, on the device that has the first address, as JSON lines until stdin ends. A line
-/// without a packet says that it has begun.
+/// Writes packets from and to these addresses, on the device that has the first address, as JSON lines until stdin
+/// ends. A line without a packet says that it has begun.
 ///
 /// # Errors
 /// No device has the address, packets can't be watched (CAP_NET_RAW), or the output can't be written.
