@@ -74,12 +74,12 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     affinity::judge_bound(cx, &one, &attempts, CONNECTIONS);
 
     cx.phase("verdict: switched off, they spread");
-    let within = switch(cx, &services, json!("None"), Value::Null).await?;
+    let within = switch(cx, &services, "None", &Value::Null).await?;
     spread.judge_briefly(cx, within).await?;
 
     cx.phase("verdict: switched on again, they stick again");
     let config = json!({ "clientIP": { "timeoutSeconds": SECONDS } });
-    let within = switch(cx, &services, json!("ClientIP"), config).await?;
+    let within = switch(cx, &services, "ClientIP", &config).await?;
     let attempts = one.judge(cx, within).await?;
     affinity::judge_bound(cx, &one, &attempts, CONNECTIONS);
     Ok(())
@@ -88,8 +88,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 async fn switch(
     cx: &Context,
     services: &[SlicedService],
-    affinity: Value,
-    config: Value,
+    affinity: &str,
+    config: &Value,
 ) -> Result<Within, Halt> {
     let spec = json!({ "spec": { "sessionAffinity": affinity, "sessionAffinityConfig": config } });
     for service in services {
