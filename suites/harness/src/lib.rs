@@ -22,7 +22,8 @@
 //! - The session: `context.rs`, and nothing but what a case has and makes. All below are functions over it.
 //! - Judging: `probing.rs` (control, witness, verdict), `write_effect.rs` (what a row leans on, and what breaks another claim),
 //!   `background.rs` (windows), `flows.rs` (established ones), `lasting_sockets.rs` (kept, for one destination after the other),
-//!   `fragments.rs`, `udp_stickiness.rs`, `frontends.rs` (of a Service, and which clients dial them), `host_servers.rs` (that are no pods), `health_checks.rs`.
+//!   `fragments.rs`, `udp_stickiness.rs`, `frontends.rs` (of a Service, and which clients dial them), `host_servers.rs` (that are
+//!   no pods), `health_checks.rs`.
 //! - Doing: `fence.rs` (the proof that a write has been handled), `agents.rs`, `commands.rs`, `api_faults.rs`, `recovery/` (what a
 //!   recovery needed, for a row that is judged over many cases), `readiness.rs` (ready means served, watched through every run about
 //!   outages, leftovers and restarts).
