@@ -6,12 +6,15 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use kube::Client;
 use mutants::{
     Mutant,
+    addresses_removed::AddressesRemoved,
     adopted_kept::adopted_kept,
     balancers_owned::BalancersOwned,
+    changed_anew::ChangedAnew,
     choices_forgotten::choices_forgotten,
     cut_unnoticed::unnoticing,
     empty_left_out::EmptyLeftOut,
     endpoints_kept::{EndpointsKept, KeptEndpoints},
+    external_frontends::{Depends, ExternalFrontends},
     flows_kept::flows_kept,
     foreign_removed,
     fragments_forgotten::{BPFFS, empty_fragments, fragments_forgotten},
@@ -21,6 +24,7 @@ use mutants::{
     kubernetes_left_out::KubernetesLeftOut,
     last_slice_wins::LastSliceWins,
     locked_out::LockedOut,
+    missed_changes::{Missed, MissedChanges},
     node_ports_taken::NodePortsTaken,
     one_way::{OneWay, without_further_servers},
     pins_left,
@@ -37,6 +41,7 @@ use mutants::{
     sockets_by_address::sockets_by_address,
     stale_kept::{CGROUP, Overlooked, overlooking},
     starts_twice::starts_twice,
+    terminating_healthy::TerminatingHealthy,
     wide_release::WideRelease,
 };
 use reference_agent::{
@@ -103,6 +108,8 @@ fn main() -> ExitCode {
         })
     };
     let kept = |kept| execute(&command, desired(|planner| EndpointsKept::new(planner, kept)));
+    let missed = |what| execute(&command, desired(|planner| MissedChanges::new(planner, what)));
+    let external = |on| execute(&command, desired(|planner| ExternalFrontends::new(planner, on)));
     let shut_out = |by| execute(&command, datapath(|kernel| shut_out(kernel, by)));
     let late = |seconds| {
         execute(
@@ -187,6 +194,16 @@ fn main() -> ExitCode {
         Mutant::NodePortsTaken => execute(&command, desired(NodePortsTaken)),
         Mutant::BalancersOwned => execute(&command, desired(BalancersOwned)),
         Mutant::HostOnce => execute(&command, desired(HostOnce::new)),
+        Mutant::DeletedServiceKept => missed(Missed::Deletion),
+        Mutant::FormerPortsKept => missed(Missed::FormerPorts),
+        Mutant::OrphanedSlicesKept => missed(Missed::OrphanedSlices),
+        Mutant::RangesKept => missed(Missed::Ranges),
+        Mutant::BalancersKept => missed(Missed::Balancers),
+        Mutant::ExternalWithBackend => external(Depends::LocalBackend),
+        Mutant::ExternalWithNodePort => external(Depends::NodePort),
+        Mutant::AddressesRemoved => execute(&command, desired(AddressesRemoved::new)),
+        Mutant::TerminatingHealthy => execute(&command, desired(TerminatingHealthy)),
+        Mutant::ChangedAnew => execute(&command, desired(ChangedAnew::new)),
         Mutant::SlicesByName => execute(&command, desired(SlicesByName::new)),
         Mutant::PrefixReleaseSlicesByName => {
             let both = |planner| SlicesByName::new(WideRelease::by_prefix(planner));

@@ -1,11 +1,14 @@
 //! Each mutant's bug, and that the rest is correct: one program, which is linked once.
 
+mod addresses_removed;
 mod adopted_kept;
 mod balancers_owned;
+mod changed_anew;
 mod choices_forgotten;
 mod cut_unnoticed;
 mod empty_left_out;
 mod endpoints_kept;
+mod external_frontends;
 mod flows_kept;
 mod foreign_removed;
 mod fragments_forgotten;
@@ -16,6 +19,7 @@ mod kubernetes_left_out;
 mod last_slice_wins;
 mod locked_out;
 mod looking;
+mod missed_changes;
 mod node_ports_taken;
 mod one_way;
 mod prefix_release;
@@ -31,4 +35,5 @@ mod slices_late;
 mod sockets_by_address;
 mod stale_kept;
 mod starts_twice;
+mod terminating_healthy;
 mod wide_release;
