@@ -10,7 +10,6 @@ use cluster::{Capability, Family};
 use harness::{
     background,
     case::{Case, Families, Needs, Rights, Tier},
-    client::Client,
     context::Context,
     destination::Destination,
     fence,
@@ -105,7 +104,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.phase("staging: a Service with two addresses, dialled from two sources");
     let namespace = cx.namespace().await?;
     let backends = frontends::serving(cx, &namespace, &["b"], &[TARGET], &[TARGET]).await?;
-    let outside: Vec<Client> = cx.clients().outside().into_iter().collect();
+    let client = cx.clients().outside();
+    let outside = [client.ok_or_else(|| Halt::Harness("no client outside".to_owned()))?];
     let mut all = Vec::new();
     for family in cx.families() {
         let service = format!("ranged-{family}").to_lowercase();

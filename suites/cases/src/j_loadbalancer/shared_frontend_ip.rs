@@ -178,10 +178,7 @@ impl Pair {
             leads.push(all.filter(|one| one.address.ip() == vip).collect());
             services.push(made.service);
         }
-        let axis = format!(
-            "{family}, {kind}, other {what}, the {} is deleted",
-            DELETED[deleted]
-        );
+        let axis = format!("{family}, other {what}, the {} is deleted", DELETED[deleted]);
         Ok(Self {
             axis,
             deleted,
