@@ -6,8 +6,9 @@ use cluster::Family;
 use oracle::{
     check::Observed,
     finding::Finding,
-    health::{Health, health},
+    health::{Health, health, status},
     history::{Attempt, Transport},
+    observations,
 };
 use serde_json::Value;
 
@@ -67,11 +68,17 @@ pub async fn judge(
     let mut looks = Looks::within(within);
     loop {
         let began = Instant::now();
-        let found = look(cx, client, checks).await?;
+        let (found, attempts) = look(cx, client, checks).await?;
         if found.iter().all(|(_, findings)| findings.is_empty()) {
             let took = began.saturating_duration_since(within.since);
             found.iter().for_each(|(axis, _)| cx.record_delay(axis, took));
             judged(cx, found);
+            // Its body is an implementation's own; other answers are in the history.
+            let is_ok = |attempt: &&Attempt| status(&attempt.outcome) == Some(200);
+            if attempts.iter().any(|attempt| is_ok(&attempt)) {
+                let said = observations::line(&observations::outcomes(attempts.iter().filter(is_ok)));
+                cx.record("health checks that were answered with 200", said);
+            }
             return Ok(());
         }
         if !looks.again().await {
@@ -86,7 +93,7 @@ pub async fn hold(cx: &Context, client: &Client, checks: &[(HealthCheck, Health)
     let _spent = cx.clock().during(Activity::Hold);
     let mut looks = Looks::throughout(cx.limits().hold);
     loop {
-        judged(cx, look(cx, client, checks).await?);
+        judged(cx, look(cx, client, checks).await?.0);
         if !looks.again().await {
             return Ok(());
         }
@@ -99,12 +106,12 @@ fn judged(cx: &Context, found: Vec<(String, Vec<Finding>)>) {
     }
 }
 
-/// One round, and what is not as expected, by axis.
+/// One round: what is not as expected, by axis, and its attempts.
 async fn look(
     cx: &Context,
     client: &Client,
     checks: &[(HealthCheck, Health)],
-) -> Result<Vec<(String, Vec<Finding>)>, Halt> {
+) -> Result<(Vec<(String, Vec<Finding>)>, Vec<Attempt>), Halt> {
     let open: Vec<&(HealthCheck, Health)> = checks
         .iter()
         .filter(|(check, _)| cx.axes().is_open(&check.dialled.axis))
@@ -118,5 +125,6 @@ async fn look(
         let findings = health(&observed, &dialled.stream(client), *expected, dialled.fewest());
         (dialled.axis.clone(), findings)
     };
-    Ok(open.iter().map(each).collect())
+    let found = open.iter().map(each).collect();
+    Ok((found, attempts))
 }
