@@ -100,7 +100,10 @@ pub async fn hold(cx: &Context, client: &Client, checks: &[(HealthCheck, Health)
     }
 }
 
-fn judged(cx: &Context, found: Vec<(String, Vec<Finding>)>) {
+/// What is not as expected, by axis.
+type Found = Vec<(String, Vec<Finding>)>;
+
+fn judged(cx: &Context, found: Found) {
     for (axis, findings) in found {
         cx.axes().judged(&axis, findings);
     }
@@ -111,7 +114,7 @@ async fn look(
     cx: &Context,
     client: &Client,
     checks: &[(HealthCheck, Health)],
-) -> Result<(Vec<(String, Vec<Finding>)>, Vec<Attempt>), Halt> {
+) -> Result<(Found, Vec<Attempt>), Halt> {
     let open: Vec<&(HealthCheck, Health)> = checks
         .iter()
         .filter(|(check, _)| cx.axes().is_open(&check.dialled.axis))
@@ -119,12 +122,14 @@ async fn look(
     let dialled: Vec<Destination> = open.iter().map(|(check, _)| check.dialled.clone()).collect();
     let entries = round(&dialled, Destination::fewest, cx.limits());
     let attempts: Vec<Attempt> = probing::run(cx, client, entries).await?;
-    let observed = Observed::new(&attempts, &[], cx.limits().times());
-    let each = |(check, expected): &&(HealthCheck, Health)| {
-        let HealthCheck { dialled, .. } = check;
-        let findings = health(&observed, &dialled.stream(client), *expected, dialled.fewest());
-        (dialled.axis.clone(), findings)
+    let found = {
+        let observed = Observed::new(&attempts, &[], cx.limits().times());
+        let each = |(check, expected): &&(HealthCheck, Health)| {
+            let HealthCheck { dialled, .. } = check;
+            let findings = health(&observed, &dialled.stream(client), *expected, dialled.fewest());
+            (dialled.axis.clone(), findings)
+        };
+        open.iter().map(each).collect()
     };
-    let found = open.iter().map(each).collect();
     Ok((found, attempts))
 }

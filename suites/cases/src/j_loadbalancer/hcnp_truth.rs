@@ -3,7 +3,7 @@
 //! external policy `Local`, or is deleted.
 //!
 //! The client outside asks every node, as a load balancer does. What answers with 200 say is recorded.
-use std::time::Duration;
+use std::{slice, time::Duration};
 
 use cluster::{Capability, Family};
 use harness::{
@@ -121,7 +121,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         for one in &all {
             served.extend(one.served(cx, &backends, step));
         }
-        probing::judge_briefly(cx, &[client.clone()], &served, within).await?;
+        probing::judge_briefly(cx, slice::from_ref(&client), &served, within).await?;
     }
 
     cx.phase("verdict: the ports are closed, for the hold time");
@@ -169,7 +169,7 @@ impl Checked {
             let of_node = leads
                 .iter()
                 .filter(|one| state != Endpoint::Absent && one.place == backend.node);
-            served.extend(of_node.map(|one| one.serves(&axis, std::slice::from_ref(backend))));
+            served.extend(of_node.map(|one| one.serves(&axis, slice::from_ref(backend))));
         }
         served
     }

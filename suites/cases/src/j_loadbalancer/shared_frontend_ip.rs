@@ -57,7 +57,8 @@ const PORT: u16 = 7480;
 const CLOSED: u16 = 7499;
 const BALANCER: &str = "LoadBalancer";
 /// What two Services differ in, and ports of each.
-const APART: [(&str, [&[(&str, u16)]; 2]); 2] = [
+type Apart = (&'static str, [&'static [(&'static str, u16)]; 2]);
+const APART: [Apart; 2] = [
     (
         "ports",
         [
@@ -156,7 +157,7 @@ impl Pair {
         namespace: &str,
         family: Family,
         number: u8,
-        (kind, (what, ports), deleted): (&str, (&str, [&[(&str, u16)]; 2]), usize),
+        (kind, (what, ports), deleted): (&str, Apart, usize),
         backends: &[Backend],
     ) -> Result<Self, Halt> {
         let vip = vips::vip(family, number);
