@@ -51,6 +51,11 @@
 //! | [`node_ports_taken`] | a node port takes the packets of the node's own sockets |
 //! | [`balancers_owned`] | packets from a load balancer's address or an external IP are dropped |
 //! | [`host_once`] | the node's addresses are those of the agent's start |
+//! | [`missed_changes`] | what a Service no longer has stays: itself, ports, slices, source ranges, addresses |
+//! | [`external_frontends`] | external addresses are served only with a backend on the node, or with a node port |
+//! | [`addresses_removed`] | with a deleted Service, its external addresses go from others too |
+//! | [`terminating_healthy`] | the health check node port counts terminating endpoints |
+//! | [`changed_anew`] | a Service of several ports that changes is removed, and added again with a later event |
 //! | [`choices_forgotten`] | each datagram of an unconnected socket goes to any backend |
 //! | [`fragments_forgotten`] | only the first fragment of a datagram is translated |
 //! | [`replanned`] | wrong plans: ports of backends are frontends, load balancers' closed ports are routed on, closed backends dropped |
@@ -60,9 +65,11 @@
 //! `datapath_decorator` (a datapath with one flaw) and `udp_ending` (which flows it ends) are parts of several;
 //! `expected_cases` names the cases that catch each mutant, and those that it passes.
 
+pub mod addresses_removed;
 pub mod adopted_kept;
 pub mod affinity_misread;
 pub mod balancers_owned;
+pub mod changed_anew;
 pub mod choices_forgotten;
 pub mod conditions_misread;
 pub mod connections_cut;
@@ -71,6 +78,7 @@ pub mod datapath_decorator;
 pub mod empty_left_out;
 pub mod endpoints_kept;
 mod expected_cases;
+pub mod external_frontends;
 pub mod flows_kept;
 pub mod foreign_removed;
 pub mod forgetful_start;
@@ -82,6 +90,7 @@ pub mod kubernetes_left_out;
 pub mod last_slice_wins;
 pub mod locked_out;
 pub mod lost_watch;
+pub mod missed_changes;
 pub mod node_ports_taken;
 pub mod one_way;
 pub mod pins_left;
@@ -101,6 +110,7 @@ pub mod sockets_by_address;
 pub mod stale_kept;
 pub mod starts_twice;
 pub mod two_writes;
+pub mod terminating_healthy;
 pub mod udp_ending;
 pub mod wide_release;
 
@@ -223,6 +233,26 @@ pub enum Mutant {
     BalancersOwned,
     /// [`host_once::HostOnce`].
     HostOnce,
+    /// [`missed_changes::Missed::Deletion`].
+    DeletedServiceKept,
+    /// [`missed_changes::Missed::FormerPorts`].
+    FormerPortsKept,
+    /// [`missed_changes::Missed::OrphanedSlices`].
+    OrphanedSlicesKept,
+    /// [`missed_changes::Missed::Ranges`].
+    RangesKept,
+    /// [`missed_changes::Missed::Balancers`].
+    BalancersKept,
+    /// [`changed_anew::ChangedAnew`].
+    ChangedAnew,
+    /// [`external_frontends::Depends::LocalBackend`].
+    ExternalWithBackend,
+    /// [`external_frontends::Depends::NodePort`].
+    ExternalWithNodePort,
+    /// [`addresses_removed`].
+    AddressesRemoved,
+    /// [`terminating_healthy`].
+    TerminatingHealthy,
     /// [`slices_by_name`].
     SlicesByName,
     /// [`wide_release::WideRelease::by_prefix`] and [`slices_by_name`] at once, as Cilium 1.18.5 has both.
@@ -418,6 +448,32 @@ impl Mutant {
             }
             Self::BalancersOwned => {
                 "addresses of load balancers and external IPs are treated as Services' alone, and never as a client's"
+            }
+            Self::DeletedServiceKept => {
+                "a Service that is deleted stays, with the endpoints that its slices list"
+            }
+            Self::FormerPortsKept => {
+                "a Service's port that gets another number or node port also serves at the former one"
+            }
+            Self::OrphanedSlicesKept => {
+                "a slice that is deleted after its Service stays, and counts for the next Service of that name"
+            }
+            Self::RangesKept => "a Service whose source ranges are all deleted keeps the last ones",
+            Self::BalancersKept => {
+                "an address that leaves the status of a Service, or gets ipMode Proxy, is captured all the same"
+            }
+            Self::ExternalWithBackend => {
+                "load balancer addresses and external IPs are served only on nodes with a backend"
+            }
+            Self::ExternalWithNodePort => {
+                "load balancer addresses and external IPs are served only where the port has a node port"
+            }
+            Self::AddressesRemoved => {
+                "with a deleted Service, its load balancer addresses and external IPs go from other Services too"
+            }
+            Self::TerminatingHealthy => "the health check node port counts endpoints that are terminating",
+            Self::ChangedAnew => {
+                "a Service of several ports that change is removed, and added again with an event 200 ms later or more"
             }
             Self::HostOnce => "the node's addresses are those that it had when the agent started",
             Self::SlicesByName => {

@@ -16,15 +16,18 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use kube::Client;
 use mutants::{
     Mutant,
+    addresses_removed::AddressesRemoved,
     adopted_kept::adopted_kept,
     affinity_misread::{AffinityMisread, MisreadsAffinity},
     balancers_owned::BalancersOwned,
+    changed_anew::ChangedAnew,
     choices_forgotten::choices_forgotten,
     conditions_misread::{ConditionsMisread, Misread},
     connections_cut::connections_cut,
     cut_unnoticed::{acting, mute_after_stop, unnoticing},
     empty_left_out::EmptyLeftOut,
     endpoints_kept::{EndpointsKept, KeptEndpoints},
+    external_frontends::{Depends, ExternalFrontends},
     flows_kept::flows_kept,
     foreign_removed,
     forgetful_start::{empty_flows, flows_forgotten, services_forgotten},
@@ -36,6 +39,7 @@ use mutants::{
     last_slice_wins::LastSliceWins,
     locked_out::LockedOut,
     lost_watch::{RemovalsLost, empty_frontends},
+    missed_changes::{Missed, MissedChanges},
     node_ports_taken::NodePortsTaken,
     one_way::{OneWay, without_further_servers},
     pins_left,
@@ -55,6 +59,7 @@ use mutants::{
     stale_kept::{CGROUP, Overlooked, overlooking},
     starts_twice::starts_twice,
     two_writes::two_writes,
+    terminating_healthy::TerminatingHealthy,
     wide_release::WideRelease,
 };
 use reference_agent::{
@@ -139,6 +144,8 @@ fn main() -> ExitCode {
             desired(|planner| MisreadsAffinity::new(planner, misread)),
         )
     };
+    let missed = |what| execute(&command, desired(|planner| MissedChanges::new(planner, what)));
+    let external = |on| execute(&command, desired(|planner| ExternalFrontends::new(planner, on)));
     let shut_out = |by| execute(&command, datapath(|kernel| shut_out(kernel, by)));
     let replanned = |change| execute(&command, desired(|planner| Replanned::new(planner, change)));
     let late = |seconds| {
@@ -233,6 +240,16 @@ fn main() -> ExitCode {
         Mutant::NodePortsTaken => execute(&command, desired(NodePortsTaken)),
         Mutant::BalancersOwned => execute(&command, desired(BalancersOwned)),
         Mutant::HostOnce => execute(&command, desired(HostOnce::new)),
+        Mutant::DeletedServiceKept => missed(Missed::Deletion),
+        Mutant::FormerPortsKept => missed(Missed::FormerPorts),
+        Mutant::OrphanedSlicesKept => missed(Missed::OrphanedSlices),
+        Mutant::RangesKept => missed(Missed::Ranges),
+        Mutant::BalancersKept => missed(Missed::Balancers),
+        Mutant::ExternalWithBackend => external(Depends::LocalBackend),
+        Mutant::ExternalWithNodePort => external(Depends::NodePort),
+        Mutant::AddressesRemoved => execute(&command, desired(AddressesRemoved::new)),
+        Mutant::TerminatingHealthy => execute(&command, desired(TerminatingHealthy)),
+        Mutant::ChangedAnew => execute(&command, desired(ChangedAnew::new)),
         Mutant::SlicesByName => execute(&command, desired(SlicesByName::new)),
         Mutant::PrefixReleaseSlicesByName => {
             let both = |planner| SlicesByName::new(WideRelease::by_prefix(planner));

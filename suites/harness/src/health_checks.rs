@@ -6,8 +6,9 @@ use cluster::Family;
 use oracle::{
     check::Observed,
     finding::Finding,
-    health::{Health, health},
+    health::{Health, health, status},
     history::{Attempt, Transport},
+    observations,
 };
 use serde_json::Value;
 
@@ -67,11 +68,17 @@ pub async fn judge(
     let mut looks = Looks::within(within);
     loop {
         let began = Instant::now();
-        let found = look(cx, client, checks).await?;
+        let (found, attempts) = look(cx, client, checks).await?;
         if found.iter().all(|(_, findings)| findings.is_empty()) {
             let took = began.saturating_duration_since(within.since);
             found.iter().for_each(|(axis, _)| cx.record_delay(axis, took));
             judged(cx, found);
+            // Its body is an implementation's own; other answers are in the history.
+            let is_ok = |attempt: &&Attempt| status(&attempt.outcome) == Some(200);
+            if attempts.iter().any(|attempt| is_ok(&attempt)) {
+                let said = observations::line(&observations::outcomes(attempts.iter().filter(is_ok)));
+                cx.record("health checks that were answered with 200", said);
+            }
             return Ok(());
         }
         if !looks.again().await {
@@ -86,25 +93,28 @@ pub async fn hold(cx: &Context, client: &Client, checks: &[(HealthCheck, Health)
     let _spent = cx.clock().during(Activity::Hold);
     let mut looks = Looks::throughout(cx.limits().hold);
     loop {
-        judged(cx, look(cx, client, checks).await?);
+        judged(cx, look(cx, client, checks).await?.0);
         if !looks.again().await {
             return Ok(());
         }
     }
 }
 
-fn judged(cx: &Context, found: Vec<(String, Vec<Finding>)>) {
+/// What is not as expected, by axis.
+type Found = Vec<(String, Vec<Finding>)>;
+
+fn judged(cx: &Context, found: Found) {
     for (axis, findings) in found {
         cx.axes().judged(&axis, findings);
     }
 }
 
-/// One round, and what is not as expected, by axis.
+/// One round: what is not as expected, by axis, and its attempts.
 async fn look(
     cx: &Context,
     client: &Client,
     checks: &[(HealthCheck, Health)],
-) -> Result<Vec<(String, Vec<Finding>)>, Halt> {
+) -> Result<(Found, Vec<Attempt>), Halt> {
     let open: Vec<&(HealthCheck, Health)> = checks
         .iter()
         .filter(|(check, _)| cx.axes().is_open(&check.dialled.axis))
@@ -112,11 +122,14 @@ async fn look(
     let dialled: Vec<Destination> = open.iter().map(|(check, _)| check.dialled.clone()).collect();
     let entries = round(&dialled, Destination::fewest, cx.limits());
     let attempts: Vec<Attempt> = probing::run(cx, client, entries).await?;
-    let observed = Observed::new(&attempts, &[], cx.limits().times());
-    let each = |(check, expected): &&(HealthCheck, Health)| {
-        let HealthCheck { dialled, .. } = check;
-        let findings = health(&observed, &dialled.stream(client), *expected, dialled.fewest());
-        (dialled.axis.clone(), findings)
+    let found = {
+        let observed = Observed::new(&attempts, &[], cx.limits().times());
+        let each = |(check, expected): &&(HealthCheck, Health)| {
+            let HealthCheck { dialled, .. } = check;
+            let findings = health(&observed, &dialled.stream(client), *expected, dialled.fewest());
+            (dialled.axis.clone(), findings)
+        };
+        open.iter().map(each).collect()
     };
-    Ok(open.iter().map(each).collect())
+    Ok((found, attempts))
 }

@@ -1,13 +1,16 @@
 //! Each mutant's bug, and that the rest is correct: one program, which is linked once.
 
+mod addresses_removed;
 mod adopted_kept;
 mod affinity_misread;
 mod balancers_owned;
+mod changed_anew;
 mod choices_forgotten;
 mod conditions_misread;
 mod cut_unnoticed;
 mod empty_left_out;
 mod endpoints_kept;
+mod external_frontends;
 mod foreign_removed;
 mod forgetful_start;
 mod fragments_forgotten;
@@ -19,6 +22,7 @@ mod last_slice_wins;
 mod locked_out;
 mod looking;
 mod lost_watch;
+mod missed_changes;
 mod node_ports_taken;
 mod one_way;
 mod prefix_release;
@@ -38,4 +42,5 @@ mod stale_kept;
 mod starts_twice;
 mod udp_ending;
 mod two_writes;
+mod terminating_healthy;
 mod wide_release;

@@ -74,11 +74,11 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let mut all = Vec::new();
     for family in cx.families() {
         for what in REUSED {
-            let values = values(&namespace, &format!("of-{what}"), family, &former, Value::Null)?;
+            let values = values(&namespace, &format!("of-{what}"), family, &former, &Value::Null)?;
             all.push(Reused {
                 axis: format!("{family}, {what}"),
                 what,
-                former: create(cx, family, values).await?,
+                former: create(cx, family, &values).await?,
             });
         }
     }
@@ -143,12 +143,12 @@ impl Reused {
         } else {
             (format!("of-{}", self.what), Value::Null)
         };
-        let mut values = values(namespace, &name, family, new, cluster_ip)?;
+        let mut values = values(namespace, &name, family, new, &cluster_ip)?;
         values["slice"] = json!(format!("next-{}-{family}", self.what).to_lowercase());
         cx.objects().delete(former).await?;
         let deleted = Instant::now();
         cx.objects().delete(&Key::slice(namespace, &former.name)).await?;
-        let next = create(cx, family, values).await?;
+        let next = create(cx, family, &values).await?;
         if deleted.elapsed() > AT_ONCE {
             let why = format!(
                 "the next Service came after {:?}, and not within {AT_ONCE:?}",
@@ -173,9 +173,9 @@ impl Reused {
 }
 
 /// A Service, and its EndpointSlice, whose name is another.
-async fn create(cx: &Context, family: Family, values: Value) -> Result<Frontends, Halt> {
+async fn create(cx: &Context, family: Family, values: &Value) -> Result<Frontends, Halt> {
     let made = Frontends::create(cx, family, values.clone()).await?;
-    cx.apply("${slice}", &values).await?;
+    cx.apply("${slice}", values).await?;
     Ok(made)
 }
 
@@ -184,7 +184,7 @@ fn values(
     name: &str,
     family: Family,
     backends: &[Backend],
-    cluster_ip: Value,
+    cluster_ip: &Value,
 ) -> Result<Value, Halt> {
     let service = format!("{name}-{family}").to_lowercase();
     Ok(json!({
