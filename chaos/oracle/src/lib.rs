@@ -10,6 +10,7 @@
 //! - `permitted.rs`: what a claim permits. `check.rs`: probes judged by it. `outcome.rs`: what a single outcome is.
 //! - `flow.rs`: established flows: resets, other backends, lost replies. `trap.rs`: traps.
 //! - `peer.rs`: which peer address sockets show. `socket_binding.rs`: whether they can bind their port.
+//! - `unchanged.rs`: whether a backend saw the addresses that the client sent.
 //! - `share.rs`: how answers are shared among backends. `stickiness.rs`: whether each unconnected socket keeps one backend.
 //! - `fragments.rs`: fragmented datagrams, and the source of their fragments.
 //! - `finding.rs`: the result of a checker. `counted.rs`: its counts. `breakage.rs`: how a probe ended, what broke.
@@ -30,3 +31,4 @@ pub mod share;
 pub mod socket_binding;
 pub mod stickiness;
 pub mod trap;
+pub mod unchanged;

@@ -19,6 +19,7 @@
 //! - `e_absent`: no endpoints, and datagrams that are larger than one packet.
 //! - `h_udp`: UDP and flow state.
 //! - `j_loadbalancer`: load balancers, external IPs, addresses of nodes.
+//! - `m_families`: both families in one Service, headless Services.
 //! - `null_slice`: an EndpointSlice emptied as API servers do it.
 mod a_release;
 mod b_apiserver;
@@ -28,6 +29,7 @@ mod d_reach;
 mod e_absent;
 mod h_udp;
 mod j_loadbalancer;
+mod m_families;
 mod null_slice;
 
 use harness::case::Case;
@@ -84,6 +86,16 @@ pub const ALL: &[Case] = &[
     c_leftovers::ready_means_served::CASE,
     c_leftovers::uninstall_leaves_nothing::CASE,
     d_reach::clusterip_from_pod::CASE,
+    d_reach::one_backend::FROM_HOST,
+    d_reach::one_backend::HOST_BACKEND,
+    d_reach::one_backend::HAIRPIN,
+    d_reach::same_port_tcp_udp::CASE,
+    d_reach::same_port_tcp_udp::LB,
+    d_reach::one_backend::MAPPED,
+    d_reach::spread_all_endpoints::CASE,
+    d_reach::one_backend::NODE_PORTS,
+    d_reach::frontends_not_crossed::CASE,
+    d_reach::service_without_selector::CASE,
     d_reach::own_connection_untouched::CASE,
     d_reach::frontend_moves_owner::CASE,
     d_reach::frontend_moves_owner::LB,
@@ -96,6 +108,9 @@ pub const ALL: &[Case] = &[
     h_udp::udp_socket_sticks::CASE,
     j_loadbalancer::lb_address_as_source::CASE,
     j_loadbalancer::node_addresses_followed::CASE,
+    m_families::dual_stack_both::CASE,
+    m_families::dual_stack_families_apart::CASE,
+    m_families::headless_not_proxied::CASE,
 ];
 
 /// A case by its id.
