@@ -250,6 +250,17 @@ pub async fn judge_all_briefly(cx: &Context, vantages: &[Vantage], within: Withi
     Ok(())
 }
 
+/// Returns when all vantages have come to be what is permitted, or the limit has passed: what has not settled shows in the probes
+/// that follow ([`begin_all`]).
+pub async fn settle_all(cx: &Context, vantages: &[Vantage], within: Within) -> Result<(), Halt> {
+    let each = vantages.iter();
+    let each = each.map(|(clients, targets)| probing::settle(cx, clients, targets, within));
+    for settled in try_join_all(each).await? {
+        probing::record_settled(cx, &settled);
+    }
+    Ok(())
+}
+
 /// Verdict of all vantages at the same time, each as of [`probing::judge`].
 pub async fn judge_all(cx: &Context, vantages: &[Vantage], within: Within) -> Result<(), Halt> {
     let each = vantages.iter();
@@ -333,7 +344,7 @@ mod tests {
                 )
             })
             .collect();
-        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let names = |names: &[&str]| -> Vec<String> { names.iter().map(|name| (*name).to_owned()).collect() };
         assert_eq!(joined, [(1, names(&["one", "three"])), (2, names(&["two"]))]);
     }
 }

@@ -101,7 +101,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 
     cx.phase("verdict: what is crossed serves no client, and the listeners answer, for the hold time");
     let vantages = frontends::joined(&vantages);
-    frontends::judge_all_briefly(cx, &vantages, within).await?;
+    frontends::settle_all(cx, &vantages, within).await?;
     let held = frontends::begin_all(cx, &vantages, cx.limits().hold).await?;
     frontends::hold_all(cx, held).await
 }

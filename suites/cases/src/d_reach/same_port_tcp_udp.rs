@@ -110,7 +110,7 @@ async fn run(cx: &Context, kind: &str) -> Result<(), Halt> {
         .iter()
         .map(|(clients, targets)| (clients.clone(), permitting(targets, &Permitted::None)))
         .collect();
-    frontends::judge_all_briefly(cx, &gone, within).await?;
+    frontends::settle_all(cx, &gone, within).await?;
     let gone = frontends::begin_all(cx, &gone, hold).await?;
     try_join!(frontends::hold_all(cx, gone), frontends::hold_all(cx, stay))?;
     Ok(())

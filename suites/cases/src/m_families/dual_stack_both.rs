@@ -103,12 +103,12 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     }
     let within = Within::from_now(cx.limits().service);
     fence::pass(cx).await?;
-    frontends::judge_all(cx, &frontends::joined(&added), within).await?;
     let removed: Vec<Vantage> = frontends::joined(&removed)
         .into_iter()
         .map(|(clients, targets)| (clients, permitting(&targets, &Permitted::None)))
         .collect();
-    frontends::judge_all_briefly(cx, &removed, within).await?;
+    frontends::settle_all(cx, &removed, within).await?;
+    frontends::judge_all(cx, &frontends::joined(&added), within).await?;
     let removed = frontends::begin_all(cx, &removed, hold).await?;
     try_join!(frontends::hold_all(cx, removed), frontends::hold_all(cx, first))?;
     Ok(())
