@@ -43,6 +43,11 @@ pub trait Flaw<D: Datapath>: Send {
         inner.unattached()
     }
 
+    /// [`Datapath::attach_device`].
+    fn attach_device(&mut self, inner: &mut D, device: u32, kind: DeviceKind) -> Result<(), LoaderError> {
+        inner.attach_device(device, kind)
+    }
+
     /// [`Datapath::leftovers`].
     fn leftovers(&self, inner: &D) -> Result<Inventory, LoaderError> {
         inner.leftovers()
@@ -128,7 +133,7 @@ impl<D: Datapath, F: Flaw<D>> Datapath for Flawed<D, F> {
     }
 
     fn attach_device(&mut self, device: u32, kind: DeviceKind) -> Result<(), LoaderError> {
-        self.inner.attach_device(device, kind)
+        self.flaw.attach_device(&mut self.inner, device, kind)
     }
 
     fn detach_device(&mut self, device: u32) -> Result<(), LoaderError> {

@@ -4,7 +4,7 @@
 //!  watches ─▶ Event ─▶ DesiredState ─▶ Reconciler ─▶ Datapath, LbMaps
 //!    │                    │                            └ Flawed, by a Flaw: stale_kept, shut_out, growing, starts_twice,
 //!    │                    │                              foreign_removed, pins_left, adopted_kept, flows_kept, connections_cut,
-//!    │                    │                              sockets_by_address, refused_as, replies_untranslated,
+//!    │                    │                              sockets_by_address, refused_as, programs_missing,
 //!    │                    │                              choices_forgotten, fragments_forgotten
 //!    │                    └ another DesiredState around the agent's: all others
 //!    └ another body of the API's answers: cut_unnoticed, slices_late
@@ -47,7 +47,7 @@
 //! | [`affinity_misread`] | session affinity is ignored, never ends, or keeps endpoints that leave |
 //! | [`connections_cut`] | TCP flows end with a backend that serves no new ones |
 //! | [`flows_kept`] | a UDP flow ends only if no Service uses its backend |
-//! | [`replies_untranslated`] | answers to unconnected sockets show the backend |
+//! | [`programs_missing`] | some programs are not attached: answers show the backend, or some clients are not served |
 //! | [`node_ports_taken`] | a node port takes the packets of the node's own sockets |
 //! | [`balancers_owned`] | packets from a load balancer's address or an external IP are dropped |
 //! | [`host_once`] | the node's addresses are those of the agent's start |
@@ -61,6 +61,10 @@
 //! | [`replanned`] | wrong plans: ports of backends are frontends, load balancers' closed ports are routed on, closed backends dropped |
 //! | [`forgetful_start`] | a start empties the table of services, or that of flows |
 //! | [`two_writes`] | a service is emptied before its next backends are written |
+//! | [`endpoints_left_out`] | some endpoints are in no set: of this node, alone, without a node |
+//! | [`ports_confused`] | ports of one number, or families of one port, are not told apart |
+//! | [`frontends_added`] | Services serve at the node's addresses, or at those of their backends |
+//! | [`unasked`] | node ports have the policy `Local`, or Services affinity, without asking |
 //!
 //! `datapath_decorator` (a datapath with one flaw) and `udp_ending` (which flows it ends) are parts of several;
 //! `expected_cases` names the cases that catch each mutant, and those that it passes.
@@ -77,12 +81,14 @@ pub mod cut_unnoticed;
 pub mod datapath_decorator;
 pub mod empty_left_out;
 pub mod endpoints_kept;
+pub mod endpoints_left_out;
 mod expected_cases;
 pub mod external_frontends;
 pub mod flows_kept;
 pub mod foreign_removed;
 pub mod forgetful_start;
 pub mod fragments_forgotten;
+pub mod frontends_added;
 pub mod gateway;
 pub mod growing;
 pub mod host_once;
@@ -94,12 +100,13 @@ pub mod missed_changes;
 pub mod node_ports_taken;
 pub mod one_way;
 pub mod pins_left;
+pub mod ports_confused;
+pub mod programs_missing;
 pub mod ranges_unknown;
 pub mod refill_doubled;
 pub mod refill_ignored;
 pub mod refused_as;
 pub mod replanned;
-pub mod replies_untranslated;
 pub mod restored_by_prefix;
 pub mod rewritten_ignored;
 pub mod shut_out;
@@ -112,6 +119,7 @@ pub mod starts_twice;
 pub mod two_writes;
 pub mod terminating_healthy;
 pub mod udp_ending;
+pub mod unasked;
 pub mod wide_release;
 
 use clap::ValueEnum;
@@ -207,7 +215,7 @@ pub enum Mutant {
     FragmentsForgotten,
     /// [`flows_kept`].
     FlowsKept,
-    /// [`replies_untranslated`].
+    /// [`programs_missing::Missing::Replies`].
     RepliesUntranslated,
     /// [`conditions_misread::Misread::Unready`].
     UnreadyServed,
@@ -227,6 +235,30 @@ pub enum Mutant {
     AffinityEndless,
     /// [`affinity_misread::AffinityMisread::Loyal`].
     AffinityLoyal,
+    /// [`programs_missing::Missing::Hosts`], and the agent does not probe itself.
+    HostsUnserved,
+    /// [`programs_missing::Missing::Mapped`], and the agent does not probe itself.
+    MappedUnserved,
+    /// [`endpoints_left_out::LeftOut::OfThisNode`].
+    NodesOwnLeftOut,
+    /// [`endpoints_left_out::LeftOut::AloneByUdp`].
+    AloneByUdpLeftOut,
+    /// [`endpoints_left_out::LeftOut::WithoutNode`].
+    NodelessLeftOut,
+    /// [`ports_confused::Confused::Protocols`].
+    ProtocolsConfused,
+    /// [`ports_confused::Confused::Families`].
+    FamiliesConfused,
+    /// [`ports_confused::Confused::SecondFamily`].
+    SecondFamilyLeftOut,
+    /// [`frontends_added::Added::Crossed`].
+    FrontendsCrossed,
+    /// [`frontends_added::Added::AtBackends`].
+    BackendsProxied,
+    /// [`unasked::Unasked::Local`].
+    LocalUnasked,
+    /// [`unasked::Unasked::Affinity`].
+    AffinityUnasked,
     /// [`node_ports_taken::NodePortsTaken`].
     NodePortsTaken,
     /// [`balancers_owned::BalancersOwned`].
@@ -442,6 +474,32 @@ impl Mutant {
             Self::AffinityEndless => "the timeout of session affinity is always a day",
             Self::AffinityLoyal => {
                 "endpoints of a Service with session affinity stay ready when they leave or terminate"
+            Self::HostsUnserved => {
+                "no programs are attached at sockets that dial and at the node's own devices: pods are served by packets, \
+                 processes of the node are not"
+            }
+            Self::MappedUnserved => {
+                "no programs are attached at IPv6 sockets that dial and at devices of pods: IPv4-mapped addresses are not served"
+            }
+            Self::NodesOwnLeftOut => "endpoints at an address of the node itself are left out there",
+            Self::AloneByUdpLeftOut => "the only endpoint of a UDP port is left out on its own node",
+            Self::NodelessLeftOut => "endpoints that name no node are left out",
+            Self::ProtocolsConfused => {
+                "where a TCP port and a UDP port of a Service have one number, UDP has the backends of TCP"
+            }
+            Self::FamiliesConfused => {
+                "a port of a Service of both families serves in neither while it has no endpoints in one of them"
+            }
+            Self::SecondFamilyLeftOut => "a Service of both families is served in its first alone",
+            Self::FrontendsCrossed => {
+                "Services' ports are served at the node's addresses, too, and node ports at ClusterIPs"
+            }
+            Self::BackendsProxied => "Services' ports are served at the addresses of their backends, too",
+            Self::LocalUnasked => {
+                "node ports have the traffic policy Local, whatever the Service says: a node without a backend refuses"
+            }
+            Self::AffinityUnasked => {
+                "every Service has session affinity: all connections of a client reach one backend"
             }
             Self::NodePortsTaken => {
                 "node ports at the node's addresses are translated even if sockets of the node use those ports"

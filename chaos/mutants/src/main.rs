@@ -14,6 +14,7 @@ use std::{
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use kube::Client;
+use lb_loader::Hook;
 use mutants::{
     Mutant,
     addresses_removed::AddressesRemoved,
@@ -28,10 +29,12 @@ use mutants::{
     empty_left_out::EmptyLeftOut,
     endpoints_kept::{EndpointsKept, KeptEndpoints},
     external_frontends::{Depends, ExternalFrontends},
+    endpoints_left_out::{EndpointsLeftOut, LeftOut},
     flows_kept::flows_kept,
     foreign_removed,
     forgetful_start::{empty_flows, flows_forgotten, services_forgotten},
     fragments_forgotten::{BPFFS, empty_fragments, fragments_forgotten},
+    frontends_added::{Added, FrontendsAdded},
     gateway::{self, Gateway},
     growing::{attach_again, growing},
     host_once::HostOnce,
@@ -43,12 +46,13 @@ use mutants::{
     node_ports_taken::NodePortsTaken,
     one_way::{OneWay, without_further_servers},
     pins_left,
+    ports_confused::{Confused, PortsConfused},
+    programs_missing::{self, Missing, programs_missing},
     ranges_unknown::RangesUnknown,
     refill_doubled::RefillDoubled,
     refill_ignored::RefillIgnored,
     refused_as,
     replanned::{self, Replanned},
-    replies_untranslated::{detach_recvmsg, replies_untranslated},
     restored_by_prefix::RestoredByPrefix,
     rewritten_ignored::RewrittenIgnored,
     shut_out::shut_out,
@@ -60,6 +64,7 @@ use mutants::{
     starts_twice::starts_twice,
     two_writes::two_writes,
     terminating_healthy::TerminatingHealthy,
+    unasked::{Unasked, WithUnasked},
     wide_release::WideRelease,
 };
 use reference_agent::{
@@ -161,6 +166,22 @@ fn main() -> ExitCode {
             datapath(move |kernel| refused_as::refused_as(kernel, also)),
         )
     };
+    let without = |missing| {
+        let detach = |hooks: &[Hook]| programs_missing::detach(Path::new(CGROUP), hooks);
+        execute(
+            &command,
+            datapath(move |kernel| programs_missing(kernel, missing, detach)),
+        )
+    };
+    let left_out = |left_out| {
+        execute(
+            &command,
+            desired(|planner| EndpointsLeftOut::new(planner, left_out)),
+        )
+    };
+    let confused = |confused| execute(&command, desired(|planner| PortsConfused::new(planner, confused)));
+    let added = |added| execute(&command, desired(|planner| FrontendsAdded::new(planner, added)));
+    let unasked = |unasked| execute(&command, desired(|planner| WithUnasked::new(planner, unasked)));
     match mutant {
         Mutant::PrefixRelease => execute(&command, desired(WideRelease::by_prefix)),
         Mutant::JoinedKeyRelease => execute(&command, desired(WideRelease::by_joined_key)),
@@ -224,10 +245,6 @@ fn main() -> ExitCode {
             execute(&command, datapath(|kernel| fragments_forgotten(kernel, forget)))
         }
         Mutant::FlowsKept => execute(&command, datapath(flows_kept)),
-        Mutant::RepliesUntranslated => {
-            let detach = || detach_recvmsg(Path::new(CGROUP));
-            execute(&command, datapath(|kernel| replies_untranslated(kernel, detach)))
-        }
         Mutant::UnreadyServed => conditions(Misread::Unready),
         Mutant::DrainingPreferred => conditions(Misread::Draining),
         Mutant::TerminatingLeftOut => conditions(Misread::Terminating),
@@ -237,6 +254,19 @@ fn main() -> ExitCode {
         Mutant::AffinityIgnored => affinity(AffinityMisread::Ignored),
         Mutant::AffinityEndless => affinity(AffinityMisread::Endless),
         Mutant::AffinityLoyal => affinity(AffinityMisread::Loyal),
+        Mutant::RepliesUntranslated => without(Missing::Replies),
+        Mutant::HostsUnserved => without(Missing::Hosts),
+        Mutant::MappedUnserved => without(Missing::Mapped),
+        Mutant::NodesOwnLeftOut => left_out(LeftOut::OfThisNode),
+        Mutant::AloneByUdpLeftOut => left_out(LeftOut::AloneByUdp),
+        Mutant::NodelessLeftOut => left_out(LeftOut::WithoutNode),
+        Mutant::ProtocolsConfused => confused(Confused::Protocols),
+        Mutant::FamiliesConfused => confused(Confused::Families),
+        Mutant::SecondFamilyLeftOut => confused(Confused::SecondFamily),
+        Mutant::FrontendsCrossed => added(Added::Crossed),
+        Mutant::BackendsProxied => added(Added::AtBackends),
+        Mutant::LocalUnasked => unasked(Unasked::Local),
+        Mutant::AffinityUnasked => unasked(Unasked::Affinity),
         Mutant::NodePortsTaken => execute(&command, desired(NodePortsTaken)),
         Mutant::BalancersOwned => execute(&command, desired(BalancersOwned)),
         Mutant::HostOnce => execute(&command, desired(HostOnce::new)),
@@ -349,7 +379,12 @@ fn parse() -> Arguments {
     let line = std::env::args_os();
     let line: Vec<OsString> = match (given.mutant, &given.command) {
         (
-            Some(Mutant::StaleExclusiveKept | Mutant::StaleTakenForOwn),
+            Some(
+                Mutant::StaleExclusiveKept
+                | Mutant::StaleTakenForOwn
+                | Mutant::HostsUnserved
+                | Mutant::MappedUnserved,
+            ),
             Command::Agent(cli::Command::Run(_)),
         ) => line.chain(["--probe=off".into()]).collect(),
         (Some(Mutant::OneWay), Command::Agent(_)) => without_further_servers(line),

@@ -12,6 +12,7 @@
 //! - `peer.rs`: which peer address sockets show. `socket_binding.rs`: whether they can bind their port.
 //! - `share.rs`: how answers are shared among backends. `stickiness.rs`: whether each unconnected socket, or client
 //!   with session affinity, keeps one backend.
+//! - `unchanged.rs`: whether a backend saw the addresses that the client sent.
 //! - `fragments.rs`: fragmented datagrams, and the source of their fragments.
 //! - `errors.rs`: which error attempts failed by. `crossings.rs`: packets on a device, and loops.
 //! - `health.rs`: health check node ports.
@@ -36,3 +37,4 @@ pub mod share;
 pub mod socket_binding;
 pub mod stickiness;
 pub mod trap;
+pub mod unchanged;

@@ -58,6 +58,18 @@ pub fn outcomes<'a>(attempts: impl IntoIterator<Item = &'a Attempt>) -> BTreeMap
     counts
 }
 
+/// How often backends saw each source address, over the attempts that were answered.
+#[must_use]
+pub fn sources<'a>(attempts: impl IntoIterator<Item = &'a Attempt>) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for attempt in attempts {
+        if let Outcome::Answered { answer, .. } = &attempt.outcome {
+            *counts.entry(answer.source.ip().to_string()).or_default() += 1;
+        }
+    }
+    counts
+}
+
 /// Counts as one line, most frequent first.
 #[must_use]
 pub fn line(counts: &BTreeMap<String, usize>) -> String {

@@ -1,12 +1,15 @@
-//! How answers are shared among backends, for claims that state a smallest share.
+//! How answers are shared among backends, for claims that state a smallest share, or an even one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     check::Stream,
-    finding::{Finding, Weight},
-    history::{Attempt, Outcome},
+    finding::{self, Finding, Weight},
+    history::{Attempt, Outcome, Transport},
 };
+
+/// Of its fair share, a backend gets no less, and no more.
+const EVEN: [f64; 2] = [0.5, 2.0];
 
 /// Each of these identities gave at least this fraction (0 to 1) of the answers to a stream. Fewer than `at_least`
 /// answers decide nothing.
@@ -23,12 +26,7 @@ pub fn shares<'a>(
             && attempt.target == stream.target
             && attempt.transport == stream.transport
     });
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for attempt in of_stream {
-        if let Outcome::Answered { answer, .. } = &attempt.outcome {
-            *counts.entry(&answer.identity).or_default() += 1;
-        }
-    }
+    let counts = counts(of_stream);
     let total: usize = counts.values().sum();
     let finding = |weight, found| Finding {
         weight,
@@ -56,10 +54,60 @@ pub fn shares<'a>(
     (!few.is_empty()).then(|| finding(Weight::Violation, few.join(", ")))
 }
 
+/// Each of these identities gave between half and twice its fair share of the answers to a target, of all clients together.
+/// Fewer than `at_least` answers decide nothing.
+#[must_use]
+pub fn spread(
+    attempts: &[Attempt],
+    (target, transport): (&str, Transport),
+    identities: &BTreeSet<String>,
+    at_least: usize,
+) -> Option<Finding> {
+    let of_target = attempts.iter();
+    let counts =
+        counts(of_target.filter(|attempt| attempt.target == target && attempt.transport == transport));
+    let total: usize = counts.values().sum();
+    let finding = |weight, found| Finding {
+        weight,
+        subject: format!("{target} {} from all clients", finding::transport(transport)),
+        expected: format!(
+            "between half and twice a fair share of the answers from each of {} backends",
+            identities.len()
+        ),
+        found,
+        first: Vec::new(),
+        counted: None,
+    };
+    if total < at_least {
+        let found = format!("only {total} of the {at_least} answers that decide");
+        return Some(finding(Weight::Undecided, found));
+    }
+    let fair = total as f64 / identities.len().max(1) as f64;
+    let [least, most] = EVEN.map(|share| share * fair);
+    let count = |identity: &String| counts.get(identity.as_str()).copied().unwrap_or_default();
+    let uneven: Vec<String> = identities
+        .iter()
+        .filter(|identity| !(least..=most).contains(&(count(identity) as f64)))
+        .map(|identity| format!("{} of {total} from {identity}", count(identity)))
+        .collect();
+    (!uneven.is_empty()).then(|| finding(Weight::Violation, uneven.join(", ")))
+}
+
+/// Answers of each identity.
+fn counts<'a>(attempts: impl Iterator<Item = &'a Attempt>) -> BTreeMap<&'a str, usize> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for attempt in attempts {
+        if let Outcome::Answered { answer, .. } = &attempt.outcome {
+            *counts.entry(&answer.identity).or_default() += 1;
+        }
+    }
+    counts
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{Answer, Stage, Transport};
+    use crate::history::{Answer, Stage};
 
     const FRONTEND: &str = "10.96.0.1:80";
 
@@ -127,6 +175,54 @@ mod tests {
             (nothing.weight, nothing.found.as_str()),
             (Weight::Violation, "0 of 200 from b")
         );
+    }
+
+    /// Of two backends, with a second client that has asked `b` so often.
+    fn spread_of(a: usize, b: usize, other: usize) -> Option<Finding> {
+        let identities = BTreeSet::from(["a".to_owned(), "b".to_owned()]);
+        let mut attempts = answers(a, b);
+        attempts.extend((0..other).map(|_| Attempt {
+            client: "another".to_owned(),
+            ..attempt("t", Some("b"))
+        }));
+        spread(&attempts, ("t", Transport::Tcp), &identities, 100)
+    }
+
+    #[test]
+    fn an_even_spread_is_of_all_clients_together() {
+        assert_eq!(spread_of(150, 50, 0), None);
+        assert_eq!(spread_of(150, 0, 50), None, "each client may prefer one");
+        assert_eq!(
+            spread_of(151, 49, 0).map(|finding| finding.found),
+            Some("49 of 200 from b".to_owned())
+        );
+        let found = |finding: Option<Finding>| finding.map(|finding| (finding.weight, finding.found));
+        assert_eq!(
+            found(spread_of(200, 0, 0)),
+            Some((Weight::Violation, "0 of 200 from b".to_owned()))
+        );
+        assert_eq!(
+            found(spread_of(50, 49, 0)),
+            Some((
+                Weight::Undecided,
+                "only 99 of the 100 answers that decide".to_owned()
+            ))
+        );
+        assert_eq!(
+            spread_of(200, 50, 50).map(|finding| finding.subject),
+            None,
+            "twice the share of the other is even"
+        );
+    }
+
+    #[test]
+    fn more_than_twice_a_fair_share_is_uneven() {
+        let identities: BTreeSet<String> = ["a", "b", "c", "d"].map(str::to_owned).into();
+        let mut attempts = answers(510, 166);
+        attempts.extend((0..162).map(|_| attempt("t", Some("c"))));
+        attempts.extend((0..162).map(|_| attempt("t", Some("d"))));
+        let finding = spread(&attempts, ("t", Transport::Tcp), &identities, 100).expect("a has more");
+        assert_eq!(finding.found, "510 of 1000 from a");
     }
 
     #[test]

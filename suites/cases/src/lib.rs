@@ -23,6 +23,7 @@
 //! - `j_loadbalancer`: load balancers, external IPs, addresses of nodes.
 //! - `k_affinity`: session affinity.
 //! - `n_restart`: restarts of agents, agents without an API, endpoints that are replaced.
+//! - `m_families`: both families in one Service, headless Services.
 //! - `null_slice`: an EndpointSlice emptied as API servers do it.
 mod a_release;
 mod b_apiserver;
@@ -36,6 +37,7 @@ mod h_udp;
 mod j_loadbalancer;
 mod k_affinity;
 mod n_restart;
+mod m_families;
 mod null_slice;
 
 use harness::case::Case;
@@ -92,6 +94,16 @@ pub const ALL: &[Case] = &[
     c_leftovers::ready_means_served::CASE,
     c_leftovers::uninstall_leaves_nothing::CASE,
     d_reach::clusterip_from_pod::CASE,
+    d_reach::one_backend::FROM_HOST,
+    d_reach::one_backend::HOST_BACKEND,
+    d_reach::one_backend::HAIRPIN,
+    d_reach::same_port_tcp_udp::CASE,
+    d_reach::same_port_tcp_udp::LB,
+    d_reach::one_backend::MAPPED,
+    d_reach::spread_all_endpoints::CASE,
+    d_reach::one_backend::NODE_PORTS,
+    d_reach::frontends_not_crossed::CASE,
+    d_reach::service_without_selector::CASE,
     d_reach::own_connection_untouched::CASE,
     d_reach::frontend_moves_owner::CASE,
     d_reach::frontend_moves_owner::LB,
@@ -155,6 +167,9 @@ pub const ALL: &[Case] = &[
     n_restart::relist_prunes_removals::CASE,
     n_restart::watch_stalled::CASE,
     n_restart::atomic_endpoint_switch::CASE,
+    m_families::dual_stack_both::CASE,
+    m_families::dual_stack_families_apart::CASE,
+    m_families::headless_not_proxied::CASE,
 ];
 
 /// A case by its id.

@@ -190,6 +190,8 @@ fn needs_of_claim(claim: &Claim) -> String {
 fn needs(case: &Case) -> String {
     let families = match case.needs.families {
         Families::Any => "any",
+        Families::Ipv4 => "IPv4",
+        Families::DualStack => "dual-stack",
     };
     format!(
         "{}n · {families} · {}",

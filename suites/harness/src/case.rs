@@ -79,12 +79,19 @@ pub struct Needs {
     pub target: &'static [OfTarget],
 }
 
+/// The field by which a pod of a manifest asks for its node's network: a namespace has to admit that.
+const HOST_NETWORK: &str = "hostNetwork:";
+
 /// Which address families a case needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Families {
     /// Each family that the cluster has, by itself.
     Any,
+    /// IPv4, alone or beside IPv6.
+    Ipv4,
+    /// Services with both.
+    DualStack,
 }
 
 /// What a case must be allowed to do; each includes the one before.
@@ -163,7 +170,7 @@ impl Case {
             id: self.id,
             manifest: self.manifest,
             longest: self.longest,
-            is_privileged: self.needs.rights == Rights::Node,
+            is_privileged: self.needs.rights == Rights::Node || self.manifest.contains(HOST_NETWORK),
             removes_agents: self.needs.also.contains(&Capability::AgentCleanup),
         }
     }
@@ -209,9 +216,12 @@ impl Case {
                 cluster.nodes.len()
             ));
         }
+        let families = cluster.families();
         match self.needs.families {
-            Families::Any if cluster.families().is_empty() => return lacks("IPv4 or IPv6"),
-            Families::Any => {}
+            Families::Any if families.is_empty() => return lacks("IPv4 or IPv6"),
+            Families::Ipv4 if !families.contains(&Family::IPv4) => return lacks("IPv4"),
+            Families::DualStack if families.len() < 2 => return lacks("IPv4 and IPv6"),
+            Families::Any | Families::Ipv4 | Families::DualStack => {}
         }
         let has = |capability| cluster.capabilities.contains(&capability);
         if !has(Capability::ApiWrite) {
@@ -333,6 +343,45 @@ mod tests {
             ..CASE.needs
         });
         assert_eq!(excluded(&case, &all), None);
+    }
+
+    #[test]
+    fn families_that_a_cluster_lacks_are_named() {
+        let of = |families| {
+            of(Needs {
+                families,
+                ..CASE.needs
+            })
+        };
+        let all = [Families::Any, Families::Ipv4, Families::DualStack].map(of);
+        let lacks = |capabilities: &[Capability]| {
+            let mut cluster = cluster();
+            cluster.capabilities = [Capability::ApiWrite].into();
+            cluster.capabilities.extend(capabilities);
+            let skipped = |family: &str| format!("skipped: needs {family}, which existing does not have");
+            let named = ["IPv4 or IPv6", "IPv4", "IPv4 and IPv6"].map(skipped);
+            let each = all.iter().zip(named);
+            each.map(|(case, why)| {
+                excluded(case, &cluster)
+                    .map(|found| assert_eq!(found, why))
+                    .is_some()
+            })
+            .collect::<Vec<_>>()
+        };
+        assert_eq!(lacks(&[]), [true, true, true]);
+        assert_eq!(lacks(&[Capability::Ipv4]), [false, false, true]);
+        assert_eq!(lacks(&[Capability::Ipv6]), [false, true, true]);
+        assert_eq!(lacks(&[Capability::Ipv4, Capability::Ipv6]), [false; 3]);
+    }
+
+    #[test]
+    fn pods_with_their_nodes_network_are_admitted_by_their_namespace() {
+        assert!(!CASE.about().is_privileged);
+        let case = Case {
+            manifest: "spec:\n  hostNetwork: true\n",
+            ..CASE
+        };
+        assert!(case.about().is_privileged);
     }
 
     #[test]

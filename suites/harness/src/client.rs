@@ -35,6 +35,22 @@ pub struct Client {
     pub private_cgroups: bool,
 }
 
+impl Client {
+    /// One in a pod of the case's own.
+    #[must_use]
+    pub fn in_pod(pod: &Backend) -> Self {
+        Self {
+            name: format!("{}@{}", pod.plain(), pod.node),
+            node: pod.node.clone(),
+            place: Place::Pod {
+                namespace: pod.namespace.clone(),
+                name: pod.in_api.clone(),
+            },
+            private_cgroups: false,
+        }
+    }
+}
+
 /// The clients of a case. As a slice: those in the cluster, in pods and on hosts of every node (vantages ps, pr and h).
 #[derive(Clone, Debug)]
 pub struct Clients {

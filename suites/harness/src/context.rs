@@ -235,6 +235,13 @@ impl Context {
         self.ports.port(of_pods)
     }
 
+    /// A port of nodes' networks that nothing else of the case has: for servers that share these. It is no node port, and none
+    /// that kernels assign to clients.
+    #[must_use]
+    pub fn host_port(&self) -> u16 {
+        self.ports.on_hosts()
+    }
+
     /// A fresh namespace, of one axis: what is made in it has names of its own in the API
     /// ([`Key::service`](crate::names::Key::service)). Names of one case have one length: none is a prefix of another.
     ///
@@ -288,9 +295,10 @@ impl Context {
         pods::gone(&self.objects, backends, within).await
     }
 
-    /// Creates the manifest's objects of a name, in their order. For a Service, returns its cluster IP.
+    /// Creates the manifest's objects of a name, in their order. For a Service that is not headless, returns its cluster IP.
     pub async fn apply(&self, name: &str, values: &Value) -> Result<Option<IpAddr>, Halt> {
         let service = self.apply_all(name, values).await?;
+        let service = service.filter(|service| !service.is_headless());
         service.as_ref().map(Written::cluster_ip).transpose()
     }
 

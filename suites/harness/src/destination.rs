@@ -158,7 +158,8 @@ impl Destination {
         }
     }
 
-    fn backends(&self) -> usize {
+    /// How many identities it must be served by; 1 if another outcome is permitted.
+    pub(crate) fn backends(&self) -> usize {
         match &self.permitted {
             Permitted::Serves(identities) => identities.len(),
             _ => 1,

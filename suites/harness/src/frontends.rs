@@ -3,19 +3,22 @@
 use std::{
     collections::BTreeSet,
     net::{IpAddr, SocketAddr},
+    time::Duration,
 };
 
+use futures::future::try_join_all;
 use oracle::{check::Permitted, history::Transport};
 use serde_json::{Value, json};
 
 use crate::{
+    background::Background,
     client::Client,
     context::Context,
     destination::Destination,
     names::{self, Key, Kind},
     objects::Written,
     pods::{Backend, serve},
-    probing::identities,
+    probing::{self, identities},
     verdict::Halt,
     waiting::{Within, eventually},
 };
@@ -160,6 +163,40 @@ impl Frontends {
     #[must_use]
     pub fn object(&self) -> &Value {
         &self.object
+    }
+
+    /// Creates the manifest's objects named `${service}`, among them a Service of both families: that of each, the first one first.
+    pub async fn create_dual(cx: &Context, values: &Value) -> Result<Vec<Self>, Halt> {
+        let none = || Halt::Harness("the manifest has no Service named ${service}".to_owned());
+        let written = cx.apply_all("${service}", values).await?.ok_or_else(none)?;
+        Self::of_each_family(&written)
+    }
+
+    /// Those of a Service that was written, in the order of its families.
+    ///
+    /// # Errors
+    /// If it has no cluster IP.
+    pub fn of_each_family(written: &Written) -> Result<Vec<Self>, Halt> {
+        let none = || Halt::Harness(format!("{} has no cluster IPs", written.key));
+        let listed = written.object["spec"]["clusterIPs"].as_array().ok_or_else(none)?;
+        let of = |address: &Value| {
+            let cluster_ip: IpAddr = address.as_str()?.parse().ok()?;
+            let family = if cluster_ip.is_ipv4() {
+                Family::IPv4
+            } else {
+                Family::IPv6
+            };
+            Some(Self {
+                service: written.key.clone(),
+                family,
+                cluster_ip,
+                object: written.object.clone(),
+            })
+        };
+        listed
+            .iter()
+            .map(|address| of(address).ok_or_else(none))
+            .collect()
     }
 
     /// The node port of its port of a transport.
@@ -374,8 +411,67 @@ pub fn dialled(
     )
 }
 
+/// The same, with all targets of one vantage's clients together: they are dialled at the same time.
+#[must_use]
+pub fn joined<'a>(vantages: impl IntoIterator<Item = &'a Vantage>) -> Vec<Vantage> {
+    let mut joined: Vec<Vantage> = Vec::new();
+    for (clients, targets) in vantages {
+        match joined.iter_mut().find(|(known, _)| known == clients) {
+            Some((_, known)) => known.extend_from_slice(targets),
+            None => joined.push((clients.clone(), targets.clone())),
+        }
+    }
+    joined
+}
+
+/// Verdict of all vantages at the same time, each as of [`probing::judge_briefly`].
+pub async fn judge_all_briefly(cx: &Context, vantages: &[Vantage], within: Within) -> Result<(), Halt> {
+    let each = vantages.iter();
+    let each = each.map(|(clients, targets)| probing::judge_briefly(cx, clients, targets, within));
+    try_join_all(each).await?;
+    Ok(())
+}
+
+/// Returns when all vantages have come to be what is permitted, or the limit has passed: what has not settled shows in the probes
+/// that follow ([`begin_all`]).
+pub async fn settle_all(cx: &Context, vantages: &[Vantage], within: Within) -> Result<(), Halt> {
+    let each = vantages.iter();
+    let each = each.map(|(clients, targets)| probing::settle(cx, clients, targets, within));
+    for settled in try_join_all(each).await? {
+        probing::record_settled(cx, &settled);
+    }
+    Ok(())
+}
+
+/// Verdict of all vantages at the same time, each as of [`probing::judge`].
+pub async fn judge_all(cx: &Context, vantages: &[Vantage], within: Within) -> Result<(), Halt> {
+    let each = vantages.iter();
+    let each = each.map(|(clients, targets)| probing::judge(cx, clients, targets, within));
+    try_join_all(each).await?;
+    Ok(())
+}
+
+/// Probes of all vantages that have begun, N within a window from each.
+pub async fn begin_all(
+    cx: &Context,
+    vantages: &[Vantage],
+    window: Duration,
+) -> Result<Vec<Background>, Halt> {
+    let each = vantages.iter();
+    let each = each.map(|(clients, targets)| Background::start(cx, clients, targets, window));
+    try_join_all(each).await
+}
+
+/// Verdict: through their window from now, all of these probes were inside.
+pub async fn hold_all(cx: &Context, begun: Vec<Background>) -> Result<(), Halt> {
+    try_join_all(begun.into_iter().map(|window| window.hold(cx))).await?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
+    use cluster::Place;
+
     use super::*;
 
     fn places(service: &Value, family: Family) -> Vec<String> {
@@ -422,5 +518,61 @@ mod tests {
         );
         service["spec"]["type"] = "ExternalName".into();
         assert_eq!(places(&service, Family::IPv4), [""; 0]);
+    }
+
+    #[test]
+    fn a_service_has_frontends_of_each_of_its_families() {
+        let written = |cluster_ips: Value| Written {
+            key: Key::service("p5a01c2-000", "t"),
+            resource_version: String::new(),
+            at: std::time::Instant::now(),
+            object: json!({ "spec": { "clusterIPs": cluster_ips } }),
+        };
+        let made = Frontends::of_each_family(&written(json!(["fd00:96::1", "10.96.0.1"]))).unwrap();
+        let found: Vec<(Family, String)> = made
+            .iter()
+            .map(|one| (one.family, one.cluster_ip.to_string()))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (Family::IPv6, "fd00:96::1".to_owned()),
+                (Family::IPv4, "10.96.0.1".to_owned())
+            ]
+        );
+        assert!(Frontends::of_each_family(&written(json!(["None"]))).is_err());
+    }
+
+    #[test]
+    fn clients_that_are_the_same_dial_all_their_targets_at_once() {
+        let client = |name: &str| Client {
+            name: name.to_owned(),
+            node: String::new(),
+            place: Place::Outside,
+            private_cgroups: false,
+        };
+        let target = |name| Destination::none("a", name, Transport::Tcp, "10.0.0.1:80".parse().unwrap());
+        let vantage = |clients: &[&str], name| -> Vantage {
+            (
+                clients.iter().map(|name| client(name)).collect(),
+                vec![target(name)],
+            )
+        };
+        let vantages = [
+            vantage(&["a"], "one"),
+            vantage(&["a", "b"], "two"),
+            vantage(&["a"], "three"),
+        ];
+        let joined: Vec<(usize, Vec<String>)> = joined(&vantages)
+            .into_iter()
+            .map(|(clients, targets)| {
+                (
+                    clients.len(),
+                    targets.into_iter().map(|target| target.name).collect(),
+                )
+            })
+            .collect();
+        let names = |names: &[&str]| -> Vec<String> { names.iter().map(|name| (*name).to_owned()).collect() };
+        assert_eq!(joined, [(1, names(&["one", "three"])), (2, names(&["two"]))]);
     }
 }

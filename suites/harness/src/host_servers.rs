@@ -16,7 +16,8 @@ const ANY_PORT: u16 = 9;
 
 /// A server of TCP and UDP. It ends with this.
 #[derive(Debug)]
-struct Server {
+#[must_use = "it ends when this is dropped"]
+pub struct Server {
     name: String,
     port: u16,
     _child: Child,
@@ -27,7 +28,7 @@ impl Server {
     ///
     /// # Errors
     /// If it can't be started there.
-    async fn start(cx: &Context, place: &Place, name: &str, port: u16) -> Result<Self, Halt> {
+    pub async fn start(cx: &Context, place: &Place, name: &str, port: u16) -> Result<Self, Halt> {
         let number = port.to_string();
         let argv = [
             "probe", "serve", "--name", name, "--tcp", &number, "--udp", &number,
@@ -46,7 +47,8 @@ impl Server {
     }
 
     /// Its identity by a transport.
-    fn identity(&self, transport: Transport) -> String {
+    #[must_use]
+    pub fn identity(&self, transport: Transport) -> String {
         let protocol = match transport {
             Transport::Tcp => "TCP",
             _ => "UDP",
@@ -55,7 +57,8 @@ impl Server {
     }
 
     /// What leads to it, at an address of its machine.
-    fn at(&self, axis: &str, transport: Transport, address: IpAddr) -> Destination {
+    #[must_use]
+    pub fn at(&self, axis: &str, transport: Transport, address: IpAddr) -> Destination {
         let address = SocketAddr::new(address, self.port);
         Destination::serves(axis, &self.name, transport, address, [self.identity(transport)])
     }

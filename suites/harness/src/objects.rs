@@ -56,6 +56,11 @@ pub struct Written {
 }
 
 impl Written {
+    /// Whether it is a Service without a cluster IP.
+    pub(crate) fn is_headless(&self) -> bool {
+        self.object["spec"]["clusterIP"] == "None"
+    }
+
     /// The cluster IP, of a Service.
     pub(crate) fn cluster_ip(&self) -> Result<IpAddr, Halt> {
         let text = self.object["spec"]["clusterIP"].as_str().unwrap_or_default();

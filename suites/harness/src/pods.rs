@@ -97,8 +97,10 @@ const HOST_BLOCKS: u32 = 250;
 /// Ports on which the backends of one node serve.
 #[derive(Debug)]
 pub(crate) struct Ports {
-    /// The next in nodes' networks, where pods are of these.
-    on_hosts: Option<AtomicU16>,
+    /// The next in nodes' networks.
+    next: AtomicU16,
+    /// Whether pods are of these.
+    are_on_hosts: bool,
 }
 
 impl Ports {
@@ -107,15 +109,23 @@ impl Ports {
         let block = u16::try_from(token % HOST_BLOCKS).unwrap_or_default();
         let first = HOST_PORTS + block * HOST_BLOCK;
         Self {
-            on_hosts: are_on_hosts.then(|| AtomicU16::new(first)),
+            next: AtomicU16::new(first),
+            are_on_hosts,
         }
     }
 
     /// This one, which pods with a network of their own have to themselves; in nodes' networks one that no other pod of the case has.
     pub(crate) fn port(&self, of_pods: u16) -> u16 {
-        self.on_hosts
-            .as_ref()
-            .map_or(of_pods, |next| next.fetch_add(1, Ordering::Relaxed))
+        if self.are_on_hosts {
+            self.on_hosts()
+        } else {
+            of_pods
+        }
+    }
+
+    /// One of nodes' networks that nothing else of the case has.
+    pub(crate) fn on_hosts(&self) -> u16 {
+        self.next.fetch_add(1, Ordering::Relaxed)
     }
 }
 

@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cluster::Place;
 use futures::future::try_join_all;
 use oracle::{
     check::{Observed, Permitted, is_foreign},
@@ -16,8 +17,9 @@ use oracle::{
     finding::Finding,
     history::{Attempt, PlanEntry},
     observations::{line, outcomes},
-    share::shares,
+    share::{shares, spread},
     trap,
+    unchanged::{Kept, unchanged},
 };
 
 use crate::{
@@ -36,6 +38,10 @@ use crate::{
 /// Of the time that a change has taken so far, from one round of probes to the next: delays are recorded to a tenth, and what
 /// never changes is asked for a few dozen times rather than all the while.
 const PATIENCE: f64 = 0.1;
+
+/// New connections for each backend, from all clients together, by which an even spread is judged: of fewer, chance alone would
+/// leave one with less than half of its share.
+const SPREAD: usize = 100;
 
 /// What [`settle`] has shown.
 #[derive(Debug)]
@@ -308,6 +314,44 @@ pub fn judge_shares(
         let of = |client| shares(attempts, &target.stream(client), identities, least, enough);
         cx.axes()
             .judged(&target.axis, clients.iter().filter_map(of).collect());
+    }
+}
+
+/// Verdict: of new connections, [`SPREAD`] for each backend of a target, every client is served by all of these, and each of them
+/// gets between half and twice its fair share of all clients' together.
+pub async fn judge_spread(cx: &Context, clients: &[Client], targets: &[Destination]) -> Result<(), Halt> {
+    let _spent = cx.clock().during(Activity::Judging);
+    let targets = open_targets(cx, targets);
+    let each = |target: &Destination| (SPREAD * target.backends()).div_ceil(clients.len().max(1));
+    let rounds = vec![round(&targets, each, cx.limits()); clients.len()];
+    let (attempts, _) = in_turn(cx, clients, rounds, rate_turns::PATIENCE).await?;
+    let attempts = judge_attempts(cx, clients, &targets, attempts, each).await?;
+    for target in open_targets(cx, &targets) {
+        let Permitted::Serves(identities) = &target.permitted else {
+            continue;
+        };
+        let enough = SPREAD * identities.len();
+        let label = target.label();
+        let uneven = spread(&attempts, (&label, target.transport), identities, enough);
+        cx.axes().judged(&target.axis, uneven.into_iter().collect());
+    }
+    Ok(())
+}
+
+/// Verdict: what these clients sent arrived with the destination that they dialled and, from pods, with their own source. Hosts may
+/// send by another address of theirs.
+pub fn judge_unchanged(cx: &Context, clients: &[Client], targets: &[Destination], attempts: &[Attempt]) {
+    let observed = Observed::new(attempts, &[], cx.limits().times());
+    for target in open_targets(cx, targets) {
+        let of = |client: &Client| {
+            let kept = match client.place {
+                Place::Pod { .. } => Kept::Both,
+                Place::Host { .. } | Place::Outside => Kept::Destination,
+            };
+            unchanged(&observed, &target.stream(client), kept, target.fewest())
+        };
+        let findings = clients.iter().flat_map(of).collect();
+        cx.axes().judged(&target.axis, findings);
     }
 }
 

@@ -273,7 +273,10 @@ impl TryFrom<String> for Thread {
 
 #[cfg(test)]
 mod tests {
-    use harness::{case::Tier, write_effect::Effect};
+    use harness::{
+        case::{Families, Tier},
+        write_effect::Effect,
+    };
 
     use super::*;
 
@@ -369,12 +372,12 @@ mod tests {
                     case.id,
                     case.needs
                 );
-                assert_eq!(
-                    needs.families,
-                    ClaimFamilies::Any,
-                    "{}: cases need no others",
-                    case.id
-                );
+                let families = match case.needs.families {
+                    Families::Any => ClaimFamilies::Any,
+                    Families::Ipv4 => ClaimFamilies::Ipv4,
+                    Families::DualStack => ClaimFamilies::DualStack,
+                };
+                assert_eq!(needs.families, families, "{}", case.id);
                 assert!(claim.cases().iter().any(|found| found.id == case.id));
             }
         }

@@ -1,0 +1,7 @@
+//! Two families, other protocols, other proxies.
+pub(crate) mod dual_stack_both;
+pub(crate) mod dual_stack_families_apart;
+pub(crate) mod headless_not_proxied;
+
+/// Name of the area in the catalogue.
+const AREA: &str = "M families, SCTP, labels";
