@@ -474,6 +474,7 @@ impl Mutant {
             Self::AffinityEndless => "the timeout of session affinity is always a day",
             Self::AffinityLoyal => {
                 "endpoints of a Service with session affinity stay ready when they leave or terminate"
+            }
             Self::HostsUnserved => {
                 "no programs are attached at sockets that dial and at the node's own devices: pods are served by packets, \
                  processes of the node are not"

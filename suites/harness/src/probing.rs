@@ -325,6 +325,7 @@ pub async fn judge_spread(cx: &Context, clients: &[Client], targets: &[Destinati
     let each = |target: &Destination| (SPREAD * target.backends()).div_ceil(clients.len().max(1));
     let rounds = vec![round(&targets, each, cx.limits()); clients.len()];
     let (attempts, _) = in_turn(cx, clients, rounds, rate_turns::PATIENCE).await?;
+    let attempts = attempts.into_iter().flatten().collect();
     let attempts = judge_attempts(cx, clients, &targets, attempts, each).await?;
     for target in open_targets(cx, &targets) {
         let Permitted::Serves(identities) = &target.permitted else {
