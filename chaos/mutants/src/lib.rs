@@ -46,6 +46,8 @@
 //! | [`node_ports_taken`] | a node port takes the packets of the node's own sockets |
 //! | [`balancers_owned`] | packets from a load balancer's address or an external IP are dropped |
 //! | [`host_once`] | the node's addresses are those of the agent's start |
+//! | [`policies_misread`] | a traffic policy does not count, or for what it is not about, or hides the client's address |
+//! | [`pods_masqueraded`] | what pods send to backends comes from their node's address |
 //! | [`choices_forgotten`] | each datagram of an unconnected socket goes to any backend |
 //! | [`fragments_forgotten`] | only the first fragment of a datagram is translated |
 //!
@@ -72,6 +74,8 @@ pub mod locked_out;
 pub mod node_ports_taken;
 pub mod one_way;
 pub mod pins_left;
+pub mod pods_masqueraded;
+pub mod policies_misread;
 pub mod ranges_unknown;
 pub mod refill_doubled;
 pub mod refill_ignored;
@@ -189,6 +193,20 @@ pub enum Mutant {
     BalancersOwned,
     /// [`host_once::HostOnce`].
     HostOnce,
+    /// [`pods_masqueraded::PodsMasqueraded`].
+    PodsMasqueraded,
+    /// [`policies_misread::Misread::InternalIgnored`].
+    InternalPolicyIgnored,
+    /// [`policies_misread::Misread::ExternalIgnored`].
+    ExternalPolicyIgnored,
+    /// [`policies_misread::Misread::Coupled`].
+    PoliciesCoupled,
+    /// [`policies_misread::Misread::Once`].
+    PoliciesOnce,
+    /// [`policies_misread::Misread::ExternalInside`].
+    ExternalPolicyInside,
+    /// [`policies_misread::Misread::SourceLost`].
+    LocalSourceLost,
     /// [`slices_by_name`].
     SlicesByName,
     /// [`wide_release::WideRelease::by_prefix`] and [`slices_by_name`] at once, as Cilium 1.18.5 has both.
@@ -327,6 +345,15 @@ impl Mutant {
                 "addresses of load balancers and external IPs are treated as Services' alone, and never as a client's"
             }
             Self::HostOnce => "the node's addresses are those that it had when the agent started",
+            Self::PodsMasqueraded => "backends see the node's address of what pods send them",
+            Self::InternalPolicyIgnored => "internalTrafficPolicy is always Cluster",
+            Self::ExternalPolicyIgnored => "externalTrafficPolicy is always Cluster",
+            Self::PoliciesCoupled => "a Service with one traffic policy Local has both",
+            Self::PoliciesOnce => "traffic policies stay as they were when the Service was created",
+            Self::ExternalPolicyInside => "externalTrafficPolicy Local also counts for pods and hosts",
+            Self::LocalSourceLost => {
+                "under externalTrafficPolicy Local, backends see the node's address instead of the client's"
+            }
             Self::SlicesByName => {
                 "slices are identified by their names without namespaces: of two with one name, one keeps its endpoints once it is emptied"
             }

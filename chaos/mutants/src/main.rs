@@ -24,6 +24,8 @@ use mutants::{
     node_ports_taken::NodePortsTaken,
     one_way::{OneWay, without_further_servers},
     pins_left,
+    pods_masqueraded::{PodsMasqueraded, masquerade},
+    policies_misread::{self, PoliciesMisread},
     ranges_unknown::RangesUnknown,
     refill_doubled::RefillDoubled,
     refill_ignored::RefillIgnored,
@@ -101,6 +103,12 @@ fn main() -> ExitCode {
             datapath: overlooking(seams.datapath, overlooked),
             source: seams.source,
         })
+    };
+    let policies = |misread| {
+        execute(
+            &command,
+            desired(|planner| PoliciesMisread::new(planner, misread)),
+        )
     };
     let kept = |kept| execute(&command, desired(|planner| EndpointsKept::new(planner, kept)));
     let shut_out = |by| execute(&command, datapath(|kernel| shut_out(kernel, by)));
@@ -187,6 +195,20 @@ fn main() -> ExitCode {
         Mutant::NodePortsTaken => execute(&command, desired(NodePortsTaken)),
         Mutant::BalancersOwned => execute(&command, desired(BalancersOwned)),
         Mutant::HostOnce => execute(&command, desired(HostOnce::new)),
+        Mutant::PodsMasqueraded => {
+            let pods = |pods: &_| {
+                if let Err(error) = masquerade(pods) {
+                    eprintln!("pods can't be masqueraded: {error}");
+                }
+            };
+            execute(&command, desired(|planner| PodsMasqueraded::new(planner, pods)))
+        }
+        Mutant::InternalPolicyIgnored => policies(policies_misread::Misread::InternalIgnored),
+        Mutant::ExternalPolicyIgnored => policies(policies_misread::Misread::ExternalIgnored),
+        Mutant::PoliciesCoupled => policies(policies_misread::Misread::Coupled),
+        Mutant::PoliciesOnce => policies(policies_misread::Misread::Once),
+        Mutant::ExternalPolicyInside => policies(policies_misread::Misread::ExternalInside),
+        Mutant::LocalSourceLost => policies(policies_misread::Misread::SourceLost),
         Mutant::SlicesByName => execute(&command, desired(SlicesByName::new)),
         Mutant::PrefixReleaseSlicesByName => {
             let both = |planner| SlicesByName::new(WideRelease::by_prefix(planner));

@@ -9,7 +9,8 @@
 //! - `history.rs`: what clients and backends record.
 //! - `permitted.rs`: what a claim permits. `check.rs`: probes judged by it. `outcome.rs`: what a single outcome is.
 //! - `flow.rs`: established flows: resets, other backends, lost replies. `trap.rs`: traps.
-//! - `peer.rs`: which peer address sockets show. `socket_binding.rs`: whether they can bind their port.
+//! - `peer.rs`: which peer address sockets show. `socket_binding.rs`: whether they can bind their port. `source.rs`: which
+//!   source address backends see.
 //! - `share.rs`: how answers are shared among backends. `stickiness.rs`: whether each unconnected socket keeps one backend.
 //! - `fragments.rs`: fragmented datagrams, and the source of their fragments.
 //! - `finding.rs`: the result of a checker. `counted.rs`: its counts. `breakage.rs`: how a probe ended, what broke.
@@ -28,5 +29,6 @@ pub mod peer;
 mod permitted;
 pub mod share;
 pub mod socket_binding;
+pub mod source;
 pub mod stickiness;
 pub mod trap;

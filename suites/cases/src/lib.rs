@@ -18,6 +18,7 @@
 //! - `d_reach`: reaching a Service.
 //! - `e_absent`: no endpoints, and datagrams that are larger than one packet.
 //! - `h_udp`: UDP and flow state.
+//! - `i_policies`: traffic policies, and the source address that backends see.
 //! - `j_loadbalancer`: load balancers, external IPs, addresses of nodes.
 //! - `null_slice`: an EndpointSlice emptied as API servers do it.
 mod a_release;
@@ -27,6 +28,7 @@ pub mod claims;
 mod d_reach;
 mod e_absent;
 mod h_udp;
+mod i_policies;
 mod j_loadbalancer;
 mod null_slice;
 
@@ -94,6 +96,17 @@ pub const ALL: &[Case] = &[
     e_absent::udp_fragments::CASE,
     e_absent::udp_fragments::REORDERED,
     h_udp::udp_socket_sticks::CASE,
+    i_policies::source_ip_clusterip::CASE,
+    i_policies::itp_local::CASE,
+    i_policies::itp_local_leaves_external::CASE,
+    i_policies::itp_local_leaves_external::LB,
+    i_policies::etp_local_source_kept::CASE,
+    i_policies::etp_local_source_kept::LB,
+    i_policies::etp_local_no_endpoint_none::CASE,
+    i_policies::etp_local_no_endpoint_none::LB,
+    i_policies::etp_local_incluster::CASE,
+    i_policies::etp_local_incluster::NODE_PORT,
+    i_policies::policy_flip_live::CASE,
     j_loadbalancer::lb_address_as_source::CASE,
     j_loadbalancer::node_addresses_followed::CASE,
 ];

@@ -22,7 +22,9 @@
 //! - The session: `context.rs`, and nothing but what a case has and makes. All below are functions over it.
 //! - Judging: `probing.rs` (control, witness, verdict), `write_effect.rs` (what a row leans on, and what breaks another claim),
 //!   `background.rs` (windows), `flows.rs` (established ones), `lasting_sockets.rs` (kept, for one destination after the other),
-//!   `fragments.rs`, `udp_stickiness.rs`, `frontends.rs` (of a Service, and which clients dial them), `host_servers.rs` (that are no pods).
+//!   `fragments.rs`, `udp_stickiness.rs`, `frontends.rs` (of a Service, and which clients dial them), `vantages.rs` (clients that each
+//!   dial something else), `policies.rs` (what traffic policies leave to a client),
+//!   `host_servers.rs` (that are no pods).
 //! - Doing: `fence.rs` (the proof that a write has been handled), `agents.rs`, `commands.rs`, `api_faults.rs`, `recovery/` (what a
 //!   recovery needed, for a row that is judged over many cases), `readiness.rs` (ready means served, watched through every run about
 //!   outages, leftovers and restarts).
@@ -58,6 +60,7 @@ pub mod names;
 pub mod objects;
 mod own_services;
 pub mod pods;
+pub mod policies;
 pub mod probing;
 pub mod quick_run;
 pub mod rate_turns;
@@ -70,6 +73,7 @@ mod reused_flows;
 pub mod target_needs;
 pub mod time_spent;
 pub mod udp_stickiness;
+pub mod vantages;
 pub mod verdict;
 pub mod waiting;
 pub mod watch;

@@ -18,6 +18,8 @@ mod locked_out;
 mod looking;
 mod node_ports_taken;
 mod one_way;
+mod pods_masqueraded;
+mod policies_misread;
 mod prefix_release;
 mod ranges_unknown;
 mod refill_doubled;
