@@ -81,6 +81,9 @@ impl Mutant {
             Self::PoliciesOnce => &["policy-flip-live"],
             Self::ExternalPolicyInside => &["etp-local-incluster"],
             Self::LocalSourceLost => &["etp-local-source-kept", "etp-local-source-kept-lb"],
+            Self::HintsIgnored => &["hints-zone", "hints-same-node"],
+            Self::PartialHintsCounted => &["hints-partial-ignored"],
+            Self::UnreadyHintsCounted => &["hints-unready-ignored"],
             Self::CleanupForgets | Self::PinsLeft => &["uninstall-leaves-nothing"],
             Self::SlicesByName => &["release-same-name-two-namespaces"],
             Self::PrefixReleaseSlicesByName => &[

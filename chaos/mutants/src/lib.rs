@@ -47,6 +47,7 @@
 //! | [`balancers_owned`] | packets from a load balancer's address or an external IP are dropped |
 //! | [`host_once`] | the node's addresses are those of the agent's start |
 //! | [`policies_misread`] | a traffic policy does not count, or for what it is not about, or hides the client's address |
+//! | [`hints_misread`] | hints do not count, or where they are incomplete or of unready endpoints |
 //! | [`pods_masqueraded`] | what pods send to backends comes from their node's address |
 //! | [`choices_forgotten`] | each datagram of an unconnected socket goes to any backend |
 //! | [`fragments_forgotten`] | only the first fragment of a datagram is translated |
@@ -67,6 +68,7 @@ pub mod foreign_removed;
 pub mod fragments_forgotten;
 pub mod gateway;
 pub mod growing;
+pub mod hints_misread;
 pub mod host_once;
 pub mod kubernetes_left_out;
 pub mod last_slice_wins;
@@ -207,6 +209,12 @@ pub enum Mutant {
     ExternalPolicyInside,
     /// [`policies_misread::Misread::SourceLost`].
     LocalSourceLost,
+    /// [`hints_misread::Misread::Ignored`].
+    HintsIgnored,
+    /// [`hints_misread::Misread::PartialCounted`].
+    PartialHintsCounted,
+    /// [`hints_misread::Misread::UnreadyCounted`].
+    UnreadyHintsCounted,
     /// [`slices_by_name`].
     SlicesByName,
     /// [`wide_release::WideRelease::by_prefix`] and [`slices_by_name`] at once, as Cilium 1.18.5 has both.
@@ -353,6 +361,13 @@ impl Mutant {
             Self::ExternalPolicyInside => "externalTrafficPolicy Local also counts for pods and hosts",
             Self::LocalSourceLost => {
                 "under externalTrafficPolicy Local, backends see the node's address instead of the client's"
+            }
+            Self::HintsIgnored => "endpoints have no hints",
+            Self::PartialHintsCounted => {
+                "where some endpoints have zone hints, those without serve no client"
+            }
+            Self::UnreadyHintsCounted => {
+                "zone hints of unready endpoints count: a zone that only such a hint names is not served"
             }
             Self::SlicesByName => {
                 "slices are identified by their names without namespaces: of two with one name, one keeps its endpoints once it is emptied"

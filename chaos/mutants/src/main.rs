@@ -17,6 +17,7 @@ use mutants::{
     fragments_forgotten::{BPFFS, empty_fragments, fragments_forgotten},
     gateway::{self, Gateway},
     growing::{attach_again, growing},
+    hints_misread::{self, HintsMisread},
     host_once::HostOnce,
     kubernetes_left_out::KubernetesLeftOut,
     last_slice_wins::LastSliceWins,
@@ -110,6 +111,7 @@ fn main() -> ExitCode {
             desired(|planner| PoliciesMisread::new(planner, misread)),
         )
     };
+    let hints = |misread| execute(&command, desired(|planner| HintsMisread::new(planner, misread)));
     let kept = |kept| execute(&command, desired(|planner| EndpointsKept::new(planner, kept)));
     let shut_out = |by| execute(&command, datapath(|kernel| shut_out(kernel, by)));
     let late = |seconds| {
@@ -209,6 +211,9 @@ fn main() -> ExitCode {
         Mutant::PoliciesOnce => policies(policies_misread::Misread::Once),
         Mutant::ExternalPolicyInside => policies(policies_misread::Misread::ExternalInside),
         Mutant::LocalSourceLost => policies(policies_misread::Misread::SourceLost),
+        Mutant::HintsIgnored => hints(hints_misread::Misread::Ignored),
+        Mutant::PartialHintsCounted => hints(hints_misread::Misread::PartialCounted),
+        Mutant::UnreadyHintsCounted => hints(hints_misread::Misread::UnreadyCounted),
         Mutant::SlicesByName => execute(&command, desired(SlicesByName::new)),
         Mutant::PrefixReleaseSlicesByName => {
             let both = |planner| SlicesByName::new(WideRelease::by_prefix(planner));

@@ -20,6 +20,7 @@
 //! - `h_udp`: UDP and flow state.
 //! - `i_policies`: traffic policies, and the source address that backends see.
 //! - `j_loadbalancer`: load balancers, external IPs, addresses of nodes.
+//! - `l_topology`: hints for zones and nodes.
 //! - `null_slice`: an EndpointSlice emptied as API servers do it.
 mod a_release;
 mod b_apiserver;
@@ -30,6 +31,7 @@ mod e_absent;
 mod h_udp;
 mod i_policies;
 mod j_loadbalancer;
+mod l_topology;
 mod null_slice;
 
 use harness::case::Case;
@@ -109,6 +111,10 @@ pub const ALL: &[Case] = &[
     i_policies::policy_flip_live::CASE,
     j_loadbalancer::lb_address_as_source::CASE,
     j_loadbalancer::node_addresses_followed::CASE,
+    l_topology::hints_zone::CASE,
+    l_topology::hints_partial_ignored::CASE,
+    l_topology::hints_unready_ignored::CASE,
+    l_topology::hints_same_node::CASE,
 ];
 
 /// A case by its id.

@@ -23,8 +23,8 @@
 //! - Judging: `probing.rs` (control, witness, verdict), `write_effect.rs` (what a row leans on, and what breaks another claim),
 //!   `background.rs` (windows), `flows.rs` (established ones), `lasting_sockets.rs` (kept, for one destination after the other),
 //!   `fragments.rs`, `udp_stickiness.rs`, `frontends.rs` (of a Service, and which clients dial them), `vantages.rs` (clients that each
-//!   dial something else), `policies.rs` (what traffic policies leave to a client),
-//!   `host_servers.rs` (that are no pods).
+//!   dial something else), `policies.rs` (what traffic policies leave to a client), `hints.rs`
+//!   (which endpoints serve a node), `host_servers.rs` (that are no pods).
 //! - Doing: `fence.rs` (the proof that a write has been handled), `agents.rs`, `commands.rs`, `api_faults.rs`, `recovery/` (what a
 //!   recovery needed, for a row that is judged over many cases), `readiness.rs` (ready means served, watched through every run about
 //!   outages, leftovers and restarts).
@@ -48,6 +48,7 @@ pub mod fence;
 pub mod flows;
 pub mod fragments;
 pub mod frontends;
+pub mod hints;
 pub mod history;
 mod host_drops;
 pub mod host_servers;

@@ -11,6 +11,7 @@ mod foreign_removed;
 mod fragments_forgotten;
 mod gateway;
 mod growing;
+mod hints_misread;
 mod host_once;
 mod kubernetes_left_out;
 mod last_slice_wins;
