@@ -123,8 +123,8 @@ impl Frontends {
         Ok(addresses.await?.into_iter().map(at).collect())
     }
 
-    /// An address for its load balancer that no machine has and no other Service gets: the last bits of its cluster IP, in one of two
-    /// ranges for benchmarks (RFC 2544) or documentation (RFC 3849).
+    /// An address for its load balancer that no machine has and no other Service gets: the last bits of its cluster IP,
+    /// in one of two ranges for benchmarks (RFC 2544) or documentation (RFC 3849).
     #[must_use]
     pub fn balancer_address(&self, range: Range) -> IpAddr {
         match self.cluster_ip {

@@ -95,8 +95,8 @@ impl Servers {
         Ok(Self { outside, nodes })
     }
 
-    /// Control: the servers of all nodes answer a client, and see its own address, which is returned: no machine between translates.
-    /// An axis where that is not so becomes inconclusive.
+    /// Control: the servers of all nodes answer a client, and see its own address, which is returned: no machine between
+    /// translates. An axis where that is not so becomes inconclusive.
     ///
     /// # Errors
     /// If no axis is left, or the client has no address of the family.
