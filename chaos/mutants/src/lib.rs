@@ -56,6 +56,9 @@
 //! | [`addresses_removed`] | with a deleted Service, its external addresses go from others too |
 //! | [`terminating_healthy`] | the health check node port counts terminating endpoints |
 //! | [`changed_anew`] | a Service of several ports that changes is removed, and added again with a later event |
+//! | [`policies_misread`] | a traffic policy does not count, or for what it is not about, or hides the client's address |
+//! | [`hints_misread`] | hints do not count, or where they are incomplete or of unready endpoints |
+//! | [`pods_masqueraded`] | what pods send to backends comes from their node's address |
 //! | [`choices_forgotten`] | each datagram of an unconnected socket goes to any backend |
 //! | [`fragments_forgotten`] | only the first fragment of a datagram is translated |
 //! | [`replanned`] | wrong plans: ports of backends are frontends, load balancers' closed ports are routed on, closed backends dropped |
@@ -91,6 +94,7 @@ pub mod fragments_forgotten;
 pub mod frontends_added;
 pub mod gateway;
 pub mod growing;
+pub mod hints_misread;
 pub mod host_once;
 pub mod kubernetes_left_out;
 pub mod last_slice_wins;
@@ -102,6 +106,8 @@ pub mod one_way;
 pub mod pins_left;
 pub mod ports_confused;
 pub mod programs_missing;
+pub mod pods_masqueraded;
+pub mod policies_misread;
 pub mod ranges_unknown;
 pub mod refill_doubled;
 pub mod refill_ignored;
@@ -285,6 +291,26 @@ pub enum Mutant {
     AddressesRemoved,
     /// [`terminating_healthy`].
     TerminatingHealthy,
+    /// [`pods_masqueraded::PodsMasqueraded`].
+    PodsMasqueraded,
+    /// [`policies_misread::Misread::InternalIgnored`].
+    InternalPolicyIgnored,
+    /// [`policies_misread::Misread::ExternalIgnored`].
+    ExternalPolicyIgnored,
+    /// [`policies_misread::Misread::Coupled`].
+    PoliciesCoupled,
+    /// [`policies_misread::Misread::Once`].
+    PoliciesOnce,
+    /// [`policies_misread::Misread::ExternalInside`].
+    ExternalPolicyInside,
+    /// [`policies_misread::Misread::SourceLost`].
+    LocalSourceLost,
+    /// [`hints_misread::Misread::Ignored`].
+    HintsIgnored,
+    /// [`hints_misread::Misread::PartialCounted`].
+    PartialHintsCounted,
+    /// [`hints_misread::Misread::UnreadyCounted`].
+    UnreadyHintsCounted,
     /// [`slices_by_name`].
     SlicesByName,
     /// [`wide_release::WideRelease::by_prefix`] and [`slices_by_name`] at once, as Cilium 1.18.5 has both.
@@ -535,6 +561,22 @@ impl Mutant {
                 "a Service of several ports that change is removed, and added again with an event 200 ms later or more"
             }
             Self::HostOnce => "the node's addresses are those that it had when the agent started",
+            Self::PodsMasqueraded => "backends see the node's address of what pods send them",
+            Self::InternalPolicyIgnored => "internalTrafficPolicy is always Cluster",
+            Self::ExternalPolicyIgnored => "externalTrafficPolicy is always Cluster",
+            Self::PoliciesCoupled => "a Service with one traffic policy Local has both",
+            Self::PoliciesOnce => "traffic policies stay as they were when the Service was created",
+            Self::ExternalPolicyInside => "externalTrafficPolicy Local also counts for pods and hosts",
+            Self::LocalSourceLost => {
+                "under externalTrafficPolicy Local, backends see the node's address instead of the client's"
+            }
+            Self::HintsIgnored => "endpoints have no hints",
+            Self::PartialHintsCounted => {
+                "where some endpoints have zone hints, those without serve no client"
+            }
+            Self::UnreadyHintsCounted => {
+                "zone hints of unready endpoints count: a zone that only such a hint names is not served"
+            }
             Self::SlicesByName => {
                 "slices are identified by their names without namespaces: of two with one name, one keeps its endpoints once it is emptied"
             }

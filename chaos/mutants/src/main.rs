@@ -37,6 +37,7 @@ use mutants::{
     frontends_added::{Added, FrontendsAdded},
     gateway::{self, Gateway},
     growing::{attach_again, growing},
+    hints_misread::{self, HintsMisread},
     host_once::HostOnce,
     kubernetes_left_out::KubernetesLeftOut,
     last_slice_wins::LastSliceWins,
@@ -48,6 +49,8 @@ use mutants::{
     pins_left,
     ports_confused::{Confused, PortsConfused},
     programs_missing::{self, Missing, programs_missing},
+    pods_masqueraded::{PodsMasqueraded, masquerade},
+    policies_misread::{self, PoliciesMisread},
     ranges_unknown::RangesUnknown,
     refill_doubled::RefillDoubled,
     refill_ignored::RefillIgnored,
@@ -130,6 +133,13 @@ fn main() -> ExitCode {
             source: seams.source,
         })
     };
+    let policies = |misread| {
+        execute(
+            &command,
+            desired(|planner| PoliciesMisread::new(planner, misread)),
+        )
+    };
+    let hints = |misread| execute(&command, desired(|planner| HintsMisread::new(planner, misread)));
     let kept = |kept| execute(&command, desired(|planner| EndpointsKept::new(planner, kept)));
     let misread = |misreading| {
         execute(
@@ -280,6 +290,23 @@ fn main() -> ExitCode {
         Mutant::AddressesRemoved => execute(&command, desired(AddressesRemoved::new)),
         Mutant::TerminatingHealthy => execute(&command, desired(TerminatingHealthy)),
         Mutant::ChangedAnew => execute(&command, desired(ChangedAnew::new)),
+        Mutant::PodsMasqueraded => {
+            let pods = |pods: &_| {
+                if let Err(error) = masquerade(pods) {
+                    eprintln!("pods can't be masqueraded: {error}");
+                }
+            };
+            execute(&command, desired(|planner| PodsMasqueraded::new(planner, pods)))
+        }
+        Mutant::InternalPolicyIgnored => policies(policies_misread::Misread::InternalIgnored),
+        Mutant::ExternalPolicyIgnored => policies(policies_misread::Misread::ExternalIgnored),
+        Mutant::PoliciesCoupled => policies(policies_misread::Misread::Coupled),
+        Mutant::PoliciesOnce => policies(policies_misread::Misread::Once),
+        Mutant::ExternalPolicyInside => policies(policies_misread::Misread::ExternalInside),
+        Mutant::LocalSourceLost => policies(policies_misread::Misread::SourceLost),
+        Mutant::HintsIgnored => hints(hints_misread::Misread::Ignored),
+        Mutant::PartialHintsCounted => hints(hints_misread::Misread::PartialCounted),
+        Mutant::UnreadyHintsCounted => hints(hints_misread::Misread::UnreadyCounted),
         Mutant::SlicesByName => execute(&command, desired(SlicesByName::new)),
         Mutant::PrefixReleaseSlicesByName => {
             let both = |planner| SlicesByName::new(WideRelease::by_prefix(planner));

@@ -1,7 +1,10 @@
 //! How attempts ended, and what broke for a client, in words that tell a lost backend from an ended socket and from a
 //! refused reconnect.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +55,11 @@ pub enum Ending {
         peer: SocketAddr,
         /// Whether that is where the backend was reached.
         is_backends: bool,
+    },
+    /// A backend answered, and saw this source address.
+    Seen {
+        /// The source.
+        source: IpAddr,
     },
     /// Something answered that is no backend of the suite.
     Foreign,
@@ -137,7 +145,10 @@ fn broke(attempt: &Attempt) -> &'static str {
     // Every socket of a flow after its first is a reconnect.
     let is_again = attempt.exchange.is_some_and(|exchange| exchange.socket > 0);
     match Ending::of(attempt) {
-        Ending::Answered { .. } | Ending::Misdelivered { .. } | Ending::Shown { .. } => "wrong answers",
+        Ending::Answered { .. }
+        | Ending::Misdelivered { .. }
+        | Ending::Shown { .. }
+        | Ending::Seen { .. } => "wrong answers",
         Ending::Closed | Ending::Ended { .. } => "open sockets ended",
         Ending::Foreign => "answered by what is no backend",
         Ending::NoSocket => "no socket for the client",

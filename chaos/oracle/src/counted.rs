@@ -1,6 +1,10 @@
 //! A finding in parts: what was counted, and how that ended, for reports in sentences.
 
-use std::{cmp::Reverse, collections::BTreeMap, net::SocketAddr};
+use std::{
+    cmp::Reverse,
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -82,6 +86,11 @@ pub enum What {
     },
     /// Answers, by the address that they show to the client.
     Peers,
+    /// Answers, by the source address that their backends saw.
+    Sources {
+        /// The client's own.
+        own: IpAddr,
+    },
     /// Probes of which none may reach a former backend.
     Trap {
         /// Its server, what its identities begin with.

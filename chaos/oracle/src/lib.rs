@@ -9,7 +9,8 @@
 //! - `history.rs`: what clients and backends record.
 //! - `permitted.rs`: what a claim permits. `check.rs`: probes judged by it. `outcome.rs`: what a single outcome is.
 //! - `flow.rs`: established flows: resets, other backends, lost replies. `trap.rs`: traps.
-//! - `peer.rs`: which peer address sockets show. `socket_binding.rs`: whether they can bind their port.
+//! - `peer.rs`: which peer address sockets show. `socket_binding.rs`: whether they can bind their port. `source.rs`: which
+//!   source address backends see.
 //! - `share.rs`: how answers are shared among backends. `stickiness.rs`: whether each unconnected socket, or client
 //!   with session affinity, keeps one backend.
 //! - `unchanged.rs`: whether a backend saw the addresses that the client sent.
@@ -35,6 +36,7 @@ pub mod peer;
 mod permitted;
 pub mod share;
 pub mod socket_binding;
+pub mod source;
 pub mod stickiness;
 pub mod trap;
 pub mod unchanged;

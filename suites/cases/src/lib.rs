@@ -20,10 +20,12 @@
 //! - `f_slices`: what an EndpointSlice means.
 //! - `g_draining`: readiness, termination, draining.
 //! - `h_udp`: UDP and flow state.
+//! - `i_policies`: traffic policies, and the source address that backends see.
 //! - `j_loadbalancer`: load balancers, external IPs, addresses of nodes.
 //! - `k_affinity`: session affinity.
 //! - `n_restart`: restarts of agents, agents without an API, endpoints that are replaced.
 //! - `m_families`: both families in one Service, headless Services.
+//! - `l_topology`: hints for zones and nodes.
 //! - `null_slice`: an EndpointSlice emptied as API servers do it.
 mod a_release;
 mod b_apiserver;
@@ -34,10 +36,12 @@ mod e_absent;
 mod f_slices;
 mod g_draining;
 mod h_udp;
+mod i_policies;
 mod j_loadbalancer;
 mod k_affinity;
 mod n_restart;
 mod m_families;
+mod l_topology;
 mod null_slice;
 
 use harness::case::Case;
@@ -170,6 +174,21 @@ pub const ALL: &[Case] = &[
     m_families::dual_stack_both::CASE,
     m_families::dual_stack_families_apart::CASE,
     m_families::headless_not_proxied::CASE,
+    i_policies::source_ip_clusterip::CASE,
+    i_policies::itp_local::CASE,
+    i_policies::itp_local_leaves_external::CASE,
+    i_policies::itp_local_leaves_external::LB,
+    i_policies::etp_local_source_kept::CASE,
+    i_policies::etp_local_source_kept::LB,
+    i_policies::etp_local_no_endpoint_none::CASE,
+    i_policies::etp_local_no_endpoint_none::LB,
+    i_policies::etp_local_incluster::CASE,
+    i_policies::etp_local_incluster::NODE_PORT,
+    i_policies::policy_flip_live::CASE,
+    l_topology::hints_zone::CASE,
+    l_topology::hints_partial_ignored::CASE,
+    l_topology::hints_unready_ignored::CASE,
+    l_topology::hints_same_node::CASE,
 ];
 
 /// A case by its id.

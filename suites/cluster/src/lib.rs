@@ -95,6 +95,8 @@ pub enum Capability {
     CgroupNamespaces,
     /// Processes in pods and outside can send and capture raw packets.
     RawSockets,
+    /// Every node names its zone by a label.
+    Zones,
     /// A node can get a device whose other end is at the client outside. Both networks are on this machine, and cases
     /// may change them freely, as they end with the cluster.
     SecondNetwork,
@@ -122,6 +124,7 @@ impl Capability {
         Self::PodsWithoutAgents,
         Self::CgroupNamespaces,
         Self::RawSockets,
+        Self::Zones,
         Self::SecondNetwork,
     ];
 }
@@ -198,6 +201,9 @@ pub const EVERY_PIN: &str = "*";
 
 /// Label of the suite's namespaces, and of its objects in others: the run that created them.
 pub const RUN_LABEL: &str = "plumbline-run";
+
+/// Label by which nodes name their zone.
+pub const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 
 /// The image of the probe in manifests, and in the embedded lab.
 pub const PROBE: &str = "probe";

@@ -5,7 +5,7 @@ use std::{
     net::IpAddr,
 };
 
-use cluster::{Capability, Description, Node, Parts, software::Software};
+use cluster::{Capability, Description, Node, Parts, ZONE_LABEL, software::Software};
 use k8s_openapi::api::core::v1::{Node as ApiNode, Service, ServicePort, ServiceSpec};
 use kube::{
     Api, Client,
@@ -35,6 +35,7 @@ pub(super) async fn survey(
     // An account for one namespace may not list nodes: pods find them, when the run holds the namespace.
     let Chosen {
         nodes,
+        are_zoned,
         kernel,
         left_out,
     } = match options.confined() {
@@ -47,6 +48,9 @@ pub(super) async fn survey(
     let mut capabilities = families(client, options.confined().unwrap_or("default")).await?;
     agents::check(client, options, &nodes).await?;
     capabilities.insert(Capability::ApiWrite);
+    if are_zoned {
+        capabilities.insert(Capability::Zones);
+    }
     if own.nodes.is_none() {
         capabilities.extend(of_nodes(options));
     }
@@ -156,6 +160,8 @@ async fn list(client: &Client) -> Result<Vec<ApiNode>, KubernetesError> {
 #[derive(Debug, Default)]
 struct Chosen {
     nodes: Vec<Node>,
+    /// Whether each names its zone.
+    are_zoned: bool,
     /// Their kernels.
     kernel: String,
     /// Other nodes, each with its reason.
@@ -165,12 +171,17 @@ struct Chosen {
 fn choose(mut all: Vec<ApiNode>, architectures: &[String]) -> Result<Chosen, KubernetesError> {
     all.sort_by(|one, other| one.metadata.name.cmp(&other.metadata.name));
     let (mut nodes, mut kernels, mut left_out) = (Vec::new(), BTreeSet::new(), Vec::new());
+    let mut are_zoned = true;
     for node in all {
         let name = node.metadata.name.clone().unwrap_or_default();
         if let Some(why) = unusable(&node, architectures) {
             left_out.push(format!("{name} {why}"));
             continue;
         }
+        are_zoned &= node
+            .metadata
+            .labels
+            .is_some_and(|labels| labels.contains_key(ZONE_LABEL));
         let status = node.status.unwrap_or_default();
         kernels.extend(status.node_info.map(|info| info.kernel_version));
         let internal = status.addresses.unwrap_or_default().into_iter();
@@ -193,6 +204,7 @@ fn choose(mut all: Vec<ApiNode>, architectures: &[String]) -> Result<Chosen, Kub
     let kernels: Vec<String> = kernels.into_iter().collect();
     Ok(Chosen {
         nodes,
+        are_zoned,
         kernel: kernels.join(", "),
         left_out,
     })
@@ -345,6 +357,20 @@ mod tests {
             "the cluster has no node that pods can be put on: c has the taint broken:NoExecute, d is not Ready \
              (no network)"
         );
+    }
+
+    #[test]
+    fn zones_are_known_where_every_node_that_is_used_names_its_own() {
+        let of = |name: &str, ready: &str, zone: Option<&str>| {
+            let mut node = node(name, ready, &json!([]));
+            node.metadata.labels = zone.map(|zone| [(ZONE_LABEL.to_owned(), zone.to_owned())].into());
+            node
+        };
+        let [a, b, bare] = [("a", Some("x")), ("b", Some("y")), ("c", None)]
+            .map(|(name, zone)| move |ready: &str| of(name, ready, zone));
+        let are_zoned = |nodes: Vec<ApiNode>| choose(nodes, &[]).unwrap().are_zoned;
+        assert!(are_zoned(vec![a("True"), b("True"), bare("False")]));
+        assert!(!are_zoned(vec![a("True"), b("True"), bare("True")]));
     }
 
     #[test]

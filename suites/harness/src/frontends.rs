@@ -142,6 +142,15 @@ fn of_object(service: &Value, family: Family, nodes: &[(String, IpAddr)]) -> Vec
     all
 }
 
+/// Ranges of [`Frontends::balancer_address`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Range {
+    /// 198.18.0.0/16, 2001:db8:5101::/64.
+    First,
+    /// 198.19.0.0/16, 2001:db8:5102::/64.
+    Second,
+}
+
 /// Clients and what they dial.
 pub type Vantage = (Vec<Client>, Vec<Destination>);
 
@@ -262,6 +271,24 @@ impl Frontends {
         });
         let at = |address: IpAddr| self.at(axis, "lb", transport, (address, port).into(), identities);
         Ok(addresses.await?.into_iter().map(at).collect())
+    }
+
+    /// An address for its load balancer that no machine has and no other Service gets: the last bits of its cluster IP,
+    /// in one of two ranges for benchmarks (RFC 2544) or documentation (RFC 3849).
+    #[must_use]
+    pub fn balancer_address(&self, range: Range) -> IpAddr {
+        match self.cluster_ip {
+            IpAddr::V4(own) => {
+                let [_, _, high, low] = own.octets();
+                let second = if range == Range::First { 18 } else { 19 };
+                [198, second, high, low].into()
+            }
+            IpAddr::V6(own) => {
+                let [_, _, _, _, a, b, c, d] = own.segments();
+                let third = if range == Range::First { 0x5101 } else { 0x5102 };
+                [0x2001, 0xdb8, third, 0, a, b, c, d].into()
+            }
+        }
     }
 
     /// What leads to it elsewhere, which backends of these identities must serve.
@@ -574,5 +601,20 @@ mod tests {
             .collect();
         let names = |names: &[&str]| -> Vec<String> { names.iter().map(|name| (*name).to_owned()).collect() };
         assert_eq!(joined, [(1, names(&["one", "three"])), (2, names(&["two"]))]);
+    }
+
+    #[test]
+    fn addresses_for_load_balancers_are_as_many_as_cluster_ips_in_each_range() {
+        let of = |cluster_ip: &str| {
+            let made = Frontends {
+                service: Key::service("p5a01c2-000", "t"),
+                family: Family::IPv4,
+                cluster_ip: cluster_ip.parse().unwrap(),
+                object: Value::Null,
+            };
+            [Range::First, Range::Second].map(|range| made.balancer_address(range).to_string())
+        };
+        assert_eq!(of("10.96.3.7"), ["198.18.3.7", "198.19.3.7"]);
+        assert_eq!(of("fd00:96::1:a"), ["2001:db8:5101::1:a", "2001:db8:5102::1:a"]);
     }
 }

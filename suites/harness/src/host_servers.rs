@@ -3,12 +3,23 @@
 use std::net::{IpAddr, SocketAddr};
 
 use cluster::{Family, Place};
-use oracle::history::{Attempt, Outcome, PlanEntry, Stage, Transport};
+use oracle::{
+    check::Observed,
+    finding::Finding,
+    history::{Attempt, Outcome, PlanEntry, Stage, Transport},
+    source::sources,
+};
 use tokio::process::Child;
 
 use crate::{
-    client::Client, context::Context, destination::Destination, frontends::node_addresses, probing::run,
+    axes::first_line,
+    client::Client,
+    context::Context,
+    destination::Destination,
+    frontends::node_addresses,
+    probing::{control, probe_briefly, run},
     verdict::Halt,
+    waiting::Within,
 };
 
 /// To learn an own address, a socket is connected there; nothing is expected of it.
@@ -103,6 +114,38 @@ impl Servers {
     #[must_use]
     pub fn outside_at(&self, axis: &str, transport: Transport, address: IpAddr) -> Destination {
         self.outside.at(axis, transport, address)
+    }
+
+    /// Control: the servers of all nodes answer a client, and see its own address, which is returned: no machine between
+    /// translates. An axis where that is not so becomes inconclusive.
+    ///
+    /// # Errors
+    /// If no axis is left, or the client has no address of the family.
+    pub async fn see(
+        &self,
+        cx: &Context,
+        client: &Client,
+        axis: &str,
+        family: Family,
+    ) -> Result<IpAddr, Halt> {
+        let own = address_of(cx, client, family).await?;
+        let mut targets = Vec::new();
+        for (node, address) in node_addresses(cx, family) {
+            let of_node = self.nodes.iter().find(|(host, _)| host.node == node);
+            targets.extend(of_node.map(|(_, server)| server.at(axis, Transport::Tcp, address)));
+        }
+        let (clients, within) = ([client.clone()], Within::from_now(cx.limits().endpoints));
+        control(cx, "servers of nodes answer", &clients, &targets, within).await?;
+        let attempts = probe_briefly(cx, client, &targets).await?;
+        let observed = Observed::new(&attempts, &[], cx.limits().times());
+        let of = |target: &Destination| sources(&observed, &target.stream(client), own, target.fewest());
+        let findings: Vec<Finding> = targets.iter().flat_map(of).collect();
+        if let Some(first) = findings.first() {
+            let first = first_line(first);
+            let why = format!("no path to the nodes without translation: {first}");
+            cx.axes().inconclusive(axis, why, findings);
+        }
+        Ok(own)
     }
 
     /// What a process on a node's host dials: the server outside, and that of another node.

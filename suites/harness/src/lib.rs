@@ -26,7 +26,9 @@
 //!   a target declares), `probing.rs` (control, witness, verdict), `write_effect.rs` (what a row leans on, and what breaks
 //!   another claim), `background.rs` (windows), `flows.rs` (established ones), `lasting_sockets.rs` (kept, for one destination
 //!   after the other), `fragments.rs`, `udp_stickiness.rs`, `affinity.rs`, `dialled.rs` (frontends, all judged at the same
-//!   time), `vantages.rs` (clients that dial different targets), `slices.rs` (written by the case, and their Services),
+//!   time), `vantages.rs` (clients that dial different targets), `own_targets.rs` (each client with its own),
+//!   `policies.rs` (what traffic policies leave to a client), `hints.rs` (which endpoints serve a node), `slices.rs` (written by the
+//!   case, and their Services),
 //!   `sliced_service.rs` (a Service with one of them), `host_servers.rs` (that are no pods), `capture.rs` (packets on a device),
 //!   `health_checks.rs` (node ports that say whether a node has endpoints).
 //! - Doing: `fence.rs` (the proof that a write has been handled), `agents.rs`, `commands.rs`, `api_cut.rs` (agents that reach
@@ -59,6 +61,7 @@ pub mod fragments;
 pub mod frontend_kinds;
 pub mod frontends;
 pub mod health_checks;
+pub mod hints;
 pub mod history;
 mod host_drops;
 pub mod host_servers;
@@ -70,7 +73,9 @@ pub mod manifest;
 pub mod names;
 pub mod objects;
 mod own_services;
+pub mod own_targets;
 pub mod pods;
+pub mod policies;
 pub mod probing;
 pub mod quick_run;
 pub mod rate_turns;
@@ -80,8 +85,8 @@ pub mod recovery;
 pub mod report;
 mod requests;
 mod reused_flows;
-pub mod slices;
 pub mod sliced_service;
+pub mod slices;
 pub mod target_needs;
 pub mod time_spent;
 pub mod udp_stickiness;

@@ -86,6 +86,7 @@ impl NodeAccess for LabAccess {
             Capability::CgroupAbove,
             Capability::CgroupNamespaces,
             Capability::RawSockets,
+            Capability::Zones,
             Capability::SecondNetwork,
         ])
     }

@@ -8,6 +8,7 @@ use oracle::{
     history::{Answer, Attempt, Outcome, Stage, Transport},
     peer::{Shows, peers},
     socket_binding::{Port, bound},
+    source::{seen_sources, sources},
 };
 use rstest::rstest;
 
@@ -97,6 +98,34 @@ fn peers_of(#[case] transport: Transport, #[case] peer: &[&str], #[case] expecte
     let observed = Observed::new(&attempts, &[], TIMES);
     let found = peers(&observed, &stream(transport), Shows::FrontendOrBackend, 2);
     assert_eq!(found_in(&found), expected);
+}
+
+#[rstest]
+#[case::every_backend_sees_the_client(&["10.1.0.9", "10.1.0.9"], &[])]
+#[case::one_sees_the_node(&["10.1.0.9", "192.0.2.1"], &[(Violation, "1 of 2: 1 192.0.2.1")])]
+#[case::all_see_others(&["192.0.2.1", "192.0.2.2"], &[(Violation, "2 of 2: 1 192.0.2.1, 1 192.0.2.2")])]
+#[case::one_answer_is_too_few(&["10.1.0.9"], &[(Undecided, "only 1 of the 2 answers that decide")])]
+#[case::too_few_may_be_wrong_already(
+    &["192.0.2.1"], &[(Violation, "1 of 1: 1 192.0.2.1"), (Undecided, "only 1 of the 2 answers that decide")]
+)]
+fn sources_of(#[case] seen: &[&str], #[case] expected: &[(Weight, &str)]) {
+    let mut outcomes: Vec<Outcome> = seen.iter().map(|source| answered_to(source)).collect();
+    // Without an answer there is no source.
+    outcomes.push(failed(Stage::Connect, "ECONNREFUSED"));
+    let attempts = attempts(Tcp, outcomes);
+    let observed = Observed::new(&attempts, &[], TIMES);
+    let own = "10.1.0.9".parse().unwrap();
+    assert_eq!(found_in(&sources(&observed, &stream(Tcp), own, 2)), expected);
+    assert_eq!(seen_sources(&attempts).values().sum::<usize>(), seen.len());
+}
+
+/// An answer of a backend that saw this source, from whatever port.
+fn answered_to(source: &str) -> Outcome {
+    let mut outcome = answered(VIP);
+    if let Outcome::Answered { answer, .. } = &mut outcome {
+        answer.source = (source.parse::<std::net::IpAddr>().unwrap(), 50_000).into();
+    }
+    outcome
 }
 
 #[test]

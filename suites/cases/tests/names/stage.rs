@@ -12,11 +12,11 @@ use std::{
 use async_trait::async_trait;
 use cluster::{
     ApiFault, ApiServer, Capability, Cluster, ClusterError, ControlPlaneFaults, Description, FaultLease,
-    NodeAccess, OutsideClient, Parts, PodAccess, RUN_LABEL,
+    NodeAccess, OutsideClient, Parts, PodAccess, RUN_LABEL, ZONE_LABEL,
     spawn::{Placed, Placement},
 };
 use k8s_openapi::api::{
-    core::v1::{Namespace, Pod, Service},
+    core::v1::{Namespace, Node, Pod, Service},
     discovery::v1::EndpointSlice,
 };
 use kube::{
@@ -30,6 +30,7 @@ use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
+const NODES: u8 = 3;
 /// Interval of looks at pods that are not ready.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -79,6 +80,16 @@ impl Stage {
                 .await
                 .expect("a namespace");
         }
+        for number in 1..=NODES {
+            let labels = json!({ ZONE_LABEL: format!("zone{number}") });
+            let object = json!({ "metadata": { "name": format!("node{number}"), "labels": labels } });
+            let object = serde_json::from_value(object).expect("a Node");
+            let nodes: Api<Node> = Api::all(client.clone());
+            nodes
+                .create(&PostParams::default(), &object)
+                .await
+                .expect("a Node");
+        }
         let silent = Arc::new(Silent);
         let parts = Parts {
             nodes: Some(silent.clone()),
@@ -119,7 +130,7 @@ async fn client(kubeconfig: &str) -> Client {
 }
 
 fn about(confined: Option<&str>) -> Description {
-    let nodes = (1..=3).map(|number| {
+    let nodes = (1..=NODES).map(|number| {
         json!({ "name": format!("node{number}"), "addresses": [format!("10.0.1.{number}"), format!("fd00:1::{number}")] })
     });
     let about = json!({

@@ -327,6 +327,7 @@ impl Broken<'_> {
                 format!("On {open} to {to}, fewer than 1 of {lost_of} requests get no answer.")
             }
             What::Peers => format!("Clients of {to} see {}.", self.finding.expected),
+            What::Sources { own } => format!("Backends see every {one} to {to} come from {own}."),
             What::Trap { server } => format!("Nothing reaches {}, a former backend.", backend(server)),
             What::Ready { node } => {
                 format!(
@@ -388,6 +389,11 @@ impl Broken<'_> {
             What::Peers => format!(
                 "{when}, {} to {from} from {to} {}.",
                 some(("answer", "answers")),
+                ended(endings, None, false)
+            ),
+            What::Sources { .. } => format!(
+                "{when}, {} from {from} to {to} {}.",
+                some(attempts(dialled.transport)),
                 ended(endings, None, false)
             ),
             What::Trap { server } => format!(

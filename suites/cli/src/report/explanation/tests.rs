@@ -223,7 +223,7 @@ fn explained(axis: Value) -> Explanation {
 
 /// Failures of what has no window: a trap, readiness, a write that does not come into force, and findings by text
 /// alone.
-fn made_up() -> [(&'static str, Value); 6] {
+fn made_up() -> [(&'static str, Value); 7] {
     let attempt = Attempt {
         start_us: 31_000_000,
         end_us: 31_000_100,
@@ -248,6 +248,17 @@ fn made_up() -> [(&'static str, Value); 6] {
     let trap = What::Trap {
         server: "old.p5a01c2-000".into(),
     };
+    let sources = serde_json::to_value(Counted::attempts(
+        What::Sources {
+            own: "10.1.0.7".parse().unwrap(),
+        },
+        &[&attempt],
+        &[&attempt, &later],
+        |_| Ending::Seen {
+            source: "192.0.2.1".parse().unwrap(),
+        },
+    ))
+    .unwrap();
     let ready = What::Ready { node: "node1".into() };
     let change = |came| {
         serde_json::to_value(Counted {
@@ -278,6 +289,7 @@ fn made_up() -> [(&'static str, Value); 6] {
             "trap",
             axis("connect4", &[finding(Some(counts(trap, &[&attempt])))]),
         ),
+        ("sources", axis("IPv4, cip", &[finding(Some(sources))])),
         (
             "ready",
             axis(

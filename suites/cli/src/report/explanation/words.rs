@@ -195,6 +195,7 @@ fn verb(ending: &Ending, by: &Names, permitted: Option<&Permitted>, is_one: bool
             format!("{still}came from a backend's own address ({peer})")
         }
         Ending::Shown { peer, .. } => format!("{still}came from {peer}"),
+        Ending::Seen { source } => format!("{still}reached backends from {source}"),
         Ending::Foreign => format!("{were} {still}answered by something that is no backend"),
         Ending::Closed => format!("{were} {still}closed without an answer"),
         Ending::NoSocket => "got no socket".to_owned(),
