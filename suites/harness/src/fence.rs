@@ -90,6 +90,7 @@ async fn is_seen_by(cx: &Context, client: &Client, change: &Change<'_>) -> Resul
         flows: None,
         source_ports: None,
         at_once: None,
+        one_way: false,
     };
     let run = begin(cx, client, vec![entry; LANES]).await?;
     let attempts = tokio::time::timeout(longest, run.finish(longest + look_limit)).await;

@@ -23,9 +23,9 @@
 //! - Judging: `probing.rs` (control, witness, verdict), `write_effect.rs` (what a row leans on, and what breaks another claim),
 //!   `background.rs` (windows), `flows.rs` (established ones), `lasting_sockets.rs` (kept, for one destination after the other),
 //!   `fragments.rs`, `udp_stickiness.rs`, `frontends.rs` (of a Service, and which clients dial them), `host_servers.rs` (that are no pods).
-//! - Doing: `fence.rs` (the proof that a write has been handled), `agents.rs`, `commands.rs`, `api_faults.rs`, `recovery/` (what a
-//!   recovery needed, for a row that is judged over many cases), `readiness.rs` (ready means served, watched through every run about
-//!   outages, leftovers and restarts).
+//! - Doing: `fence.rs` (the proof that a write has been handled), `agents.rs`, `commands.rs`, `pod_addresses.rs` (that pass
+//!   from pod to pod), `api_faults.rs`, `recovery/` (what a recovery needed, for a row that is judged over many cases),
+//!   `readiness.rs` (ready means served, watched through every run about outages, leftovers and restarts).
 //! - The case: `target_needs.rs` and `case.rs` (a case as data, and what it needs), `quick_run.rs`, `lb_addresses.rs` (whether load balancers
 //!   get some), `evidence.rs` (what is kept), `host_drops.rs` (packets that this machine had no room for), `execute.rs`.
 pub mod agents;
@@ -57,6 +57,7 @@ pub mod manifest;
 pub mod names;
 pub mod objects;
 mod own_services;
+pub mod pod_addresses;
 pub mod pods;
 pub mod probing;
 pub mod quick_run;
