@@ -5,7 +5,7 @@
 //!    │                    │                            └ Flawed, by a Flaw: stale_kept, shut_out, growing, starts_twice,
 //!    │                    │                              foreign_removed, pins_left, adopted_kept, flows_kept,
 //!    │                    │                              sockets_by_address, refused_as, replies_untranslated,
-//!    │                    │                              choices_forgotten, fragments_forgotten
+//!    │                    │                              choices_forgotten, fragments_forgotten, udp_kept, flows_flushed
 //!    │                    └ another DesiredState around the agent's: all others
 //!    └ another body of the API's answers: cut_unnoticed, slices_late
 //! ```
@@ -42,6 +42,8 @@
 //! | [`slices_late`] | events of slices are late: after T_ep, or, which is no bug, before |
 //! | [`refused_as`] | no bug: connections without a backend are refused with another errno |
 //! | [`flows_kept`] | a UDP flow ends only if no Service uses its backend |
+//! | [`udp_kept`] | UDP state outlives its backend: all of it, connected sockets, or choices of unconnected ones |
+//! | [`flows_flushed`] | all UDP flows end whenever any of them does |
 //! | [`replies_untranslated`] | answers to unconnected sockets show the backend |
 //! | [`node_ports_taken`] | a node port takes the packets of the node's own sockets |
 //! | [`balancers_owned`] | packets from a load balancer's address or an external IP are dropped |
@@ -60,6 +62,7 @@ pub mod datapath_decorator;
 pub mod empty_left_out;
 pub mod endpoints_kept;
 mod expected_cases;
+pub mod flows_flushed;
 pub mod flows_kept;
 pub mod foreign_removed;
 pub mod fragments_forgotten;
@@ -86,6 +89,7 @@ pub mod sockets_by_address;
 pub mod stale_kept;
 pub mod starts_twice;
 pub mod udp_ending;
+pub mod udp_kept;
 pub mod wide_release;
 
 use clap::ValueEnum;
@@ -181,6 +185,14 @@ pub enum Mutant {
     FragmentsForgotten,
     /// [`flows_kept`].
     FlowsKept,
+    /// [`udp_kept::Kept::All`].
+    UdpKept,
+    /// [`udp_kept::Kept::Sockets`].
+    UdpSocketsKept,
+    /// [`udp_kept::Kept::Choices`].
+    UdpChoicesKept,
+    /// [`flows_flushed`].
+    FlowsFlushed,
     /// [`replies_untranslated`].
     RepliesUntranslated,
     /// [`node_ports_taken::NodePortsTaken`].
@@ -314,6 +326,10 @@ impl Mutant {
             Self::FragmentsForgotten => {
                 "the state of a fragmented datagram is forgotten before its next fragment arrives"
             }
+            Self::UdpKept => "flows of datagrams and UDP sockets stay with a backend that has left",
+            Self::UdpSocketsKept => "connected UDP sockets stay with a backend that has left",
+            Self::UdpChoicesKept => "unconnected UDP sockets stay with a backend that has left",
+            Self::FlowsFlushed => "all flows of datagrams end whenever one of them does",
             Self::FlowsKept => {
                 "a UDP flow ends only when no Service uses its backend, whatever becomes of its frontend"
             }

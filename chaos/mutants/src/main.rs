@@ -12,6 +12,7 @@ use mutants::{
     cut_unnoticed::unnoticing,
     empty_left_out::EmptyLeftOut,
     endpoints_kept::{EndpointsKept, KeptEndpoints},
+    flows_flushed::flows_flushed,
     flows_kept::flows_kept,
     foreign_removed,
     fragments_forgotten::{BPFFS, empty_fragments, fragments_forgotten},
@@ -37,6 +38,7 @@ use mutants::{
     sockets_by_address::sockets_by_address,
     stale_kept::{CGROUP, Overlooked, overlooking},
     starts_twice::starts_twice,
+    udp_kept::{Kept, udp_kept},
     wide_release::WideRelease,
 };
 use reference_agent::{
@@ -104,6 +106,7 @@ fn main() -> ExitCode {
     };
     let kept = |kept| execute(&command, desired(|planner| EndpointsKept::new(planner, kept)));
     let shut_out = |by| execute(&command, datapath(|kernel| shut_out(kernel, by)));
+    let udp_kept = |kept| execute(&command, datapath(move |kernel| udp_kept(kernel, kept)));
     let late = |seconds| {
         execute(
             &command,
@@ -180,6 +183,10 @@ fn main() -> ExitCode {
             execute(&command, datapath(|kernel| fragments_forgotten(kernel, forget)))
         }
         Mutant::FlowsKept => execute(&command, datapath(flows_kept)),
+        Mutant::UdpKept => udp_kept(Kept::All),
+        Mutant::UdpSocketsKept => udp_kept(Kept::Sockets),
+        Mutant::UdpChoicesKept => udp_kept(Kept::Choices),
+        Mutant::FlowsFlushed => execute(&command, datapath(flows_flushed)),
         Mutant::RepliesUntranslated => {
             let detach = || detach_recvmsg(Path::new(CGROUP));
             execute(&command, datapath(|kernel| replies_untranslated(kernel, detach)))

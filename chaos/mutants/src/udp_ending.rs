@@ -28,6 +28,14 @@ pub(crate) enum Which {
     Unused,
     /// Sockets whose backend has left any Service, whichever Service they have dialled.
     ByAddress,
+    /// None.
+    Nothing,
+    /// All but connected sockets.
+    ButSockets,
+    /// All but choices of unconnected sockets.
+    ButChoices,
+    /// All flows and choices there are.
+    Everything,
 }
 
 impl<C> Ending<C> {
@@ -43,6 +51,11 @@ impl<C> Ending<C> {
 
 impl<C: Connections> Connections for Ending<C> {
     fn end_flows(&mut self, goes: &mut dyn FnMut(&Tuple, &Flow) -> bool) -> Result<usize, LoaderError> {
+        match self.which {
+            Which::Nothing => return Ok(0),
+            Which::Everything => return self.inner.end_flows(&mut |key, _| key.protocol == UDP),
+            _ => {}
+        }
         let mut kept = BTreeSet::new();
         if self.which == Which::Unused {
             kept.extend(self.inner.backends()?.into_iter().map(|(id, _)| id));
@@ -52,12 +65,18 @@ impl<C: Connections> Connections for Ending<C> {
     }
 
     fn end_choices(&mut self, goes: &mut dyn FnMut(&ChosenKey, &Chosen) -> bool) -> Result<(), LoaderError> {
-        self.inner.end_choices(goes)
+        match self.which {
+            Which::Nothing | Which::ButChoices => Ok(()),
+            Which::Everything => self.inner.end_choices(&mut |_, _| true),
+            _ => self.inner.end_choices(goes),
+        }
     }
 
     fn sockets(&mut self, show: &mut dyn FnMut(&SocketRevnatKey, &SocketRevnat)) -> Result<(), LoaderError> {
-        if self.which != Which::ByAddress {
-            return self.inner.sockets(show);
+        match self.which {
+            Which::ByAddress => {}
+            Which::Nothing | Which::ButSockets => return Ok(()),
+            _ => return self.inner.sockets(show),
         }
         let frontends = self.inner.frontends()?;
         let of_udp: Vec<FrontendKey> = frontends

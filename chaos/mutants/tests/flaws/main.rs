@@ -31,4 +31,5 @@ mod slices_late;
 mod sockets_by_address;
 mod stale_kept;
 mod starts_twice;
+mod udp_kept;
 mod wide_release;
