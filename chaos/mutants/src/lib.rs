@@ -5,7 +5,7 @@
 //!    │                    │                            └ Flawed, by a Flaw: stale_kept, shut_out, growing, starts_twice,
 //!    │                    │                              foreign_removed, pins_left, adopted_kept, flows_kept, connections_cut,
 //!    │                    │                              sockets_by_address, refused_as, programs_missing,
-//!    │                    │                              choices_forgotten, fragments_forgotten
+//!    │                    │                              choices_forgotten, fragments_forgotten, udp_kept, flows_flushed
 //!    │                    └ another DesiredState around the agent's: all others
 //!    └ another body of the API's answers: cut_unnoticed, slices_late
 //! ```
@@ -48,6 +48,8 @@
 //! | [`connections_cut`] | TCP flows end with a backend that serves no new ones |
 //! | [`flows_kept`] | a UDP flow ends only if no Service uses its backend |
 //! | [`programs_missing`] | some programs are not attached: answers show the backend, or some clients are not served |
+//! | [`udp_kept`] | UDP state outlives its backend: all of it, connected sockets, or choices of unconnected ones |
+//! | [`flows_flushed`] | all UDP flows end whenever any of them does |
 //! | [`node_ports_taken`] | a node port takes the packets of the node's own sockets |
 //! | [`balancers_owned`] | packets from a load balancer's address or an external IP are dropped |
 //! | [`host_once`] | the node's addresses are those of the agent's start |
@@ -87,6 +89,7 @@ pub mod endpoints_kept;
 pub mod endpoints_left_out;
 mod expected_cases;
 pub mod external_frontends;
+pub mod flows_flushed;
 pub mod flows_kept;
 pub mod foreign_removed;
 pub mod forgetful_start;
@@ -126,6 +129,7 @@ pub mod two_writes;
 pub mod terminating_healthy;
 pub mod udp_ending;
 pub mod unasked;
+pub mod udp_kept;
 pub mod wide_release;
 
 use clap::ValueEnum;
@@ -221,6 +225,14 @@ pub enum Mutant {
     FragmentsForgotten,
     /// [`flows_kept`].
     FlowsKept,
+    /// [`udp_kept::Kept::All`].
+    UdpKept,
+    /// [`udp_kept::Kept::Sockets`].
+    UdpSocketsKept,
+    /// [`udp_kept::Kept::Choices`].
+    UdpChoicesKept,
+    /// [`flows_flushed`].
+    FlowsFlushed,
     /// [`programs_missing::Missing::Replies`].
     RepliesUntranslated,
     /// [`conditions_misread::Misread::Unready`].
@@ -476,6 +488,10 @@ impl Mutant {
             Self::FragmentsForgotten => {
                 "the state of a fragmented datagram is forgotten before its next fragment arrives"
             }
+            Self::UdpKept => "flows of datagrams and UDP sockets stay with a backend that has left",
+            Self::UdpSocketsKept => "connected UDP sockets stay with a backend that has left",
+            Self::UdpChoicesKept => "unconnected UDP sockets stay with a backend that has left",
+            Self::FlowsFlushed => "all flows of datagrams end whenever one of them does",
             Self::FlowsKept => {
                 "a UDP flow ends only when no Service uses its backend, whatever becomes of its frontend"
             }

@@ -30,6 +30,7 @@ use mutants::{
     endpoints_kept::{EndpointsKept, KeptEndpoints},
     external_frontends::{Depends, ExternalFrontends},
     endpoints_left_out::{EndpointsLeftOut, LeftOut},
+    flows_flushed::flows_flushed,
     flows_kept::flows_kept,
     foreign_removed,
     forgetful_start::{empty_flows, flows_forgotten, services_forgotten},
@@ -68,6 +69,7 @@ use mutants::{
     two_writes::two_writes,
     terminating_healthy::TerminatingHealthy,
     unasked::{Unasked, WithUnasked},
+    udp_kept::{Kept, udp_kept},
     wide_release::WideRelease,
 };
 use reference_agent::{
@@ -163,6 +165,7 @@ fn main() -> ExitCode {
     let external = |on| execute(&command, desired(|planner| ExternalFrontends::new(planner, on)));
     let shut_out = |by| execute(&command, datapath(|kernel| shut_out(kernel, by)));
     let replanned = |change| execute(&command, desired(|planner| Replanned::new(planner, change)));
+    let udp_kept = |kept| execute(&command, datapath(move |kernel| udp_kept(kernel, kept)));
     let late = |seconds| {
         execute(
             &command,
@@ -277,6 +280,10 @@ fn main() -> ExitCode {
         Mutant::BackendsProxied => added(Added::AtBackends),
         Mutant::LocalUnasked => unasked(Unasked::Local),
         Mutant::AffinityUnasked => unasked(Unasked::Affinity),
+        Mutant::UdpKept => udp_kept(Kept::All),
+        Mutant::UdpSocketsKept => udp_kept(Kept::Sockets),
+        Mutant::UdpChoicesKept => udp_kept(Kept::Choices),
+        Mutant::FlowsFlushed => execute(&command, datapath(flows_flushed)),
         Mutant::NodePortsTaken => execute(&command, desired(NodePortsTaken)),
         Mutant::BalancersOwned => execute(&command, desired(BalancersOwned)),
         Mutant::HostOnce => execute(&command, desired(HostOnce::new)),

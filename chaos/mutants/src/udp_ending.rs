@@ -34,6 +34,14 @@ pub(crate) enum Which {
     ByAddress,
     /// Besides, TCP flows whose backend no Service has any more.
     WithTcp,
+    /// None.
+    Nothing,
+    /// All but connected sockets.
+    ButSockets,
+    /// All but choices of unconnected sockets.
+    ButChoices,
+    /// All flows and choices there are.
+    Everything,
 }
 
 impl<C> Ending<C> {
@@ -63,18 +71,26 @@ impl<C: Connections> Connections for Ending<C> {
             match which {
                 Which::Unused => !is_used && goes(key, flow),
                 Which::WithTcp => goes(key, flow) || (is_tcp && !is_used),
-                Which::All | Which::ByAddress => goes(key, flow),
+                Which::Nothing => false,
+                Which::Everything => key.protocol == UDP,
+                Which::All | Which::ByAddress | Which::ButSockets | Which::ButChoices => goes(key, flow),
             }
         })
     }
 
     fn end_choices(&mut self, goes: &mut dyn FnMut(&ChosenKey, &Chosen) -> bool) -> Result<(), LoaderError> {
-        self.inner.end_choices(goes)
+        match self.which {
+            Which::Nothing | Which::ButChoices => Ok(()),
+            Which::Everything => self.inner.end_choices(&mut |_, _| true),
+            _ => self.inner.end_choices(goes),
+        }
     }
 
     fn sockets(&mut self, show: &mut dyn FnMut(&SocketRevnatKey, &SocketRevnat)) -> Result<(), LoaderError> {
-        if self.which != Which::ByAddress {
-            return self.inner.sockets(show);
+        match self.which {
+            Which::ByAddress => {}
+            Which::Nothing | Which::ButSockets => return Ok(()),
+            _ => return self.inner.sockets(show),
         }
         let frontends = self.inner.frontends()?;
         let of_udp: Vec<FrontendKey> = frontends

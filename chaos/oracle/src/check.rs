@@ -173,10 +173,22 @@ struct Judged<'a> {
 }
 
 impl Judged<'_> {
-    /// A timeout where nothing may be delivered: the backends' logs decide, however late the client ran.
+    /// A timeout where nothing may be delivered, or where a datagram was that asked for no answer: the backends' logs
+    /// decide, however late the client ran.
     fn is_decided_by_logs(&self, attempt: &Attempt) -> bool {
         let silent = matches!(attempt.outcome, Outcome::Timeout { stage } if stage != Stage::Socket);
-        silent && self.expectation.permitted == Permitted::None
+        silent
+            && match self.expectation.permitted {
+                Permitted::None => true,
+                Permitted::Delivered(_) => self.delivered_to(attempt).is_some(),
+                _ => false,
+            }
+    }
+
+    /// The identity that has logged it.
+    fn delivered_to(&self, attempt: &Attempt) -> Option<&str> {
+        let line = self.observed.delivered.get(attempt.nonce.as_str());
+        line.map(|line| line.answer.identity.as_str())
     }
 
     fn findings(&self) -> Vec<Finding> {
@@ -275,6 +287,12 @@ impl Judged<'_> {
             Permitted::ServesOrRefuses(identities) => {
                 is_answered_by(attempt, identities) || self.refused(attempt)
             }
+            Permitted::Delivered(identities) => {
+                is_silent(&attempt.outcome)
+                    && self
+                        .delivered_to(attempt)
+                        .is_some_and(|by| identities.contains(by))
+            }
             Permitted::Certified(name) | Permitted::CertifiedOrCut(name) => is_certified(attempt, name),
             Permitted::Refuse => self.refused(attempt),
 
@@ -344,7 +362,10 @@ impl Judged<'_> {
             },
             Outcome::Answered { .. } => Ending::of(attempt),
             _ if self.observed.delivered.contains_key(attempt.nonce.as_str())
-                && self.expectation.permitted == Permitted::None =>
+                && matches!(
+                    self.expectation.permitted,
+                    Permitted::None | Permitted::Delivered(_)
+                ) =>
             {
                 Ending::Delivered
             }
@@ -371,7 +392,15 @@ impl Judged<'_> {
             text += &format!("; {late} refused later than {:?}", self.observed.times.refuse);
         }
         if delivered > 0 {
-            text += &format!("; {delivered} delivered to a backend all the same");
+            let to: BTreeSet<&str> = outside
+                .iter()
+                .filter_map(|attempt| self.delivered_to(attempt))
+                .collect();
+            let to = to.into_iter().collect::<Vec<_>>().join(", ");
+            text += &match self.expectation.permitted {
+                Permitted::Delivered(_) => format!("; {delivered} delivered to {to}"),
+                _ => format!("; {delivered} delivered to a backend all the same"),
+            };
         }
         if unfaithful > 0 {
             text += &format!(

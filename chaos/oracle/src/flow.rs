@@ -208,6 +208,23 @@ pub fn answered_first_by(attempts: &[Attempt], is_it: impl Fn(&str) -> bool) -> 
     such.map(|(key, _)| key).collect()
 }
 
+/// The last so many exchanges of each flow, of these.
+#[must_use]
+pub fn last(attempts: &[Attempt], count: usize) -> Vec<Attempt> {
+    let mut flows: BTreeMap<FlowKey, Vec<&Attempt>> = BTreeMap::new();
+    for attempt in attempts {
+        if let Some(key) = key(attempt) {
+            flows.entry(key).or_default().push(attempt);
+        }
+    }
+    let last = flows.into_values().flat_map(|mut exchanges| {
+        exchanges.sort_by_key(|one| one.exchange.map(|exchange| exchange.sequence));
+        let from = exchanges.len().saturating_sub(count);
+        exchanges.split_off(from)
+    });
+    last.cloned().collect()
+}
+
 /// Flows that were healthy in a time, in microseconds since the Unix epoch: at least `at_least` exchanges began in it,
 /// all on one socket, and all were answered.
 #[must_use]

@@ -220,6 +220,10 @@ pub struct PlanEntry {
     /// own limit holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_once: Option<u32>,
+    /// Requests ask for no answer: the server only logs them, and each ends with the limit. Only with flows of
+    /// [`Transport::Udp`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub one_way: bool,
 }
 
 impl PlanEntry {

@@ -17,6 +17,10 @@ pub enum Permitted {
     ServesOneOf(BTreeSet<String>),
     /// Every probe is answered by one of these identities, or fails as with [`Permitted::Refuse`].
     ServesOrRefuses(BTreeSet<String>),
+    /// Every datagram is in the log of one of these identities, and asks for no answer ([`PlanEntry::one_way`]).
+    ///
+    /// [`PlanEntry::one_way`]: crate::history::PlanEntry::one_way
+    Delivered(BTreeSet<String>),
     /// Every probe is answered with a certificate that is valid for this name.
     Certified(String),
     /// Like [`Permitted::Certified`], while a server stops: connections may end before the answer, fewer than one of
@@ -37,7 +41,9 @@ impl Permitted {
             Self::Serves(identities) | Self::ServesOneOf(identities) | Self::ServesOrRefuses(identities) => {
                 Some(identities)
             }
-            Self::Certified(_) | Self::CertifiedOrCut(_) | Self::Refuse | Self::None => None,
+            Self::Delivered(_) | Self::Certified(_) | Self::CertifiedOrCut(_) | Self::Refuse | Self::None => {
+                None
+            }
         }
     }
 
@@ -62,6 +68,9 @@ impl fmt::Display for Permitted {
                     "every probe refused or served by one of {{{}}}",
                     listed(identities)
                 )
+            }
+            Self::Delivered(identities) => {
+                write!(f, "every datagram delivered to one of {{{}}}", listed(identities))
             }
             Self::Certified(name) => write!(f, "every probe answered with a certificate for {name}"),
             Self::CertifiedOrCut(name) => write!(

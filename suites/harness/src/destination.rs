@@ -186,6 +186,7 @@ impl Destination {
             flows: None,
             source_ports: None,
             at_once: None,
+            one_way: false,
         }
     }
 
@@ -194,26 +195,23 @@ impl Destination {
         self.entry(1, limits.probe, limits)
     }
 
-    /// So many flows that go on for so long.
+    /// So many flows that go on for so long. What is delivered, and not answered, asks for no answer.
     pub(crate) fn established(&self, flows: u32, over: Duration, limits: &Limits) -> PlanEntry {
         let count = (over.as_millis() / limits.exchange.as_millis().max(1)) as usize;
         PlanEntry {
             flows: Some(flows),
+            one_way: matches!(self.permitted, Permitted::Delivered(_)),
             ..self.entry(count, over, limits)
         }
     }
 
     /// What so many flows of a client must show: each has at least half of the exchanges that T_hold has room for.
     pub(crate) fn flows(&self, client: &Client, flows: u32, limits: &Limits) -> Flows {
-        let identities = match &self.permitted {
-            Permitted::Serves(identities) => identities.clone(),
-            _ => BTreeSet::new(),
-        };
         Flows {
             stream: self.stream(client),
             flows: flows as usize,
-            at_least: (limits.hold.as_millis() / limits.exchange.as_millis().max(1) / 2) as usize,
-            identities,
+            at_least: half_of(limits.hold, limits.exchange),
+            identities: self.permitted.identities().cloned().unwrap_or_default(),
             lost_of: limits.lost_of,
         }
     }
@@ -271,6 +269,11 @@ pub(crate) fn round(
         .iter()
         .map(|target| target.entry(probes(target), over, limits))
         .collect()
+}
+
+/// Half of the exchanges that a time has room for.
+pub(crate) fn half_of(time: Duration, every: Duration) -> usize {
+    (time.as_millis() / every.as_millis().max(1) / 2) as usize
 }
 
 fn milliseconds(duration: Duration) -> u64 {

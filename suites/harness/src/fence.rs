@@ -92,6 +92,7 @@ async fn is_seen_by(cx: &Context, client: &Client, change: &Change<'_>) -> Resul
         flows: None,
         source_ports: None,
         at_once: None,
+        one_way: false,
     };
     let entries = addresses.iter().cycle().take(lanes).map(entry).collect();
     let run = begin(cx, client, entries).await?;

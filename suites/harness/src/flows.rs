@@ -1,24 +1,29 @@
 //! Established flows: sockets that talk through a case from before its fault to its end.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
+    slice,
     time::{Duration, Instant},
 };
 
 use futures::future::try_join_all;
 use oracle::{
-    check::Observed,
+    check::{Observed, Permitted},
+    finding::Finding,
     flow::{self, FlowKey, wandering},
-    history::{Attempt, Outcome, PlanEntry},
+    history::{Attempt, Outcome, PlanEntry, Transport},
+    observations,
 };
 
 use crate::{
+    axes::first_line,
     client::{Client, Run},
     context::Context,
-    destination::Destination,
+    destination::{Destination, half_of},
+    frontends::permitting,
     history::now_us,
     limits::Limits,
-    probing::{self, judge_attempts, open_targets},
+    probing::{self, any_open, judge_attempts, open_targets},
     time_spent::Activity,
     verdict::Halt,
     waiting::{Within, eventually, has_lasted},
@@ -26,6 +31,11 @@ use crate::{
 
 /// Flows are planned for so long at most, unscaled: longer than any case runs that has some.
 const LONGEST: Duration = Duration::from_secs(900);
+/// So many exchanges of a flow, one after the other, show what has become of it.
+const LAST: usize = 2;
+/// From one look at flows to the next, and the part of the time that a change has taken so far.
+const LOOK: Duration = Duration::from_millis(500);
+const PATIENCE: f64 = 0.1;
 
 /// Flows that are under way. Ended by drop.
 #[must_use = "flows that are not ended decide nothing"]
@@ -58,7 +68,9 @@ impl Flows {
         each: u32,
         within: Within,
     ) -> Result<Self, Halt> {
-        Self::open_with(cx, clients, targets, each, cx.limits().clone(), within).await
+        let flows = Self::begin(cx, clients, targets, each, cx.limits().clone()).await?;
+        flows.answered(within).await?;
+        Ok(flows)
     }
 
     /// As [`Flows::open`], of flows that go on one exchange in so long, of which none may be lost: one that has no
@@ -79,16 +91,33 @@ impl Flows {
             lost_of: NONE_LOST,
             ..cx.limits().clone()
         };
-        Self::open_with(cx, clients, targets, each, limits, within).await
+        let flows = Self::begin(cx, clients, targets, each, limits).await?;
+        flows.answered(within).await?;
+        Ok(flows)
     }
 
-    async fn open_with(
+    /// As [`Flows::open`], with an exchange in each [`Limits::hold_probe`](crate::limits::Limits::hold_probe): less than any
+    /// table of flows keeps what is silent. Whether they are answered is another question; what is to be delivered, and not
+    /// answered, is sent without asking for an answer.
+    pub async fn open_steadily(
+        cx: &Context,
+        clients: &[Client],
+        targets: &[Destination],
+        each: u32,
+    ) -> Result<Self, Halt> {
+        let limits = Limits {
+            exchange: cx.limits().hold_probe,
+            ..cx.limits().clone()
+        };
+        Self::begin(cx, clients, targets, each, limits).await
+    }
+
+    async fn begin(
         cx: &Context,
         clients: &[Client],
         targets: &[Destination],
         each: u32,
         limits: Limits,
-        within: Within,
     ) -> Result<Self, Halt> {
         let targets = open_targets(cx, targets);
         let clients = deal(clients, each);
@@ -99,9 +128,7 @@ impl Flows {
                 .collect()
         };
         let entries = clients.iter().map(|(_, flows)| of_each(*flows)).collect();
-        let flows = Self::start(cx, clients, targets.clone(), entries, limits.clone()).await?;
-        flows.answered(within).await?;
-        Ok(flows)
+        Self::start(cx, clients, targets.clone(), entries, limits.clone()).await
     }
 
     /// One flow of a client to each of these targets, from a port that it is bound to. Whether it is answered is another
@@ -186,17 +213,10 @@ impl Flows {
         let logs = cx.logs().if_needed(&targets, &attempts).await?;
         let observed = Observed::new(&attempts, &logs, cx.limits().times());
         let mut undecided = Vec::new();
-        let each = opened.iter().flat_map(
-            |Opened {
-                 clients,
-                 targets,
-                 limits,
-                 ..
-             }| {
-                let open = open_targets(cx, targets).into_iter();
-                open.map(move |target| (clients, target, limits))
-            },
-        );
+        let each = opened.iter().flat_map(|one| {
+            let open = open_targets(cx, &one.targets).into_iter();
+            open.map(move |target| (&one.clients, target, &one.limits))
+        });
         for (clients, target, limits) in each {
             let staying = staying(clients, &target, &leaving);
             if staying.is_empty() {
@@ -244,10 +264,121 @@ impl Flows {
         let mut attempts = try_join_all(runs.map(Run::stop)).await?.concat();
         attempts.retain(|attempt| attempt.start_us >= from_us);
         // Half of what one flow has room for.
-        let fewest = (cx.limits().hold.as_millis() / cx.limits().exchange.as_millis().max(1) / 2) as usize;
+        let fewest = half_of(cx.limits().hold, cx.limits().exchange);
         let targets = open_targets(cx, now);
         judge_attempts(cx, clients, &targets, attempts, |_| fewest).await?;
         Ok(())
+    }
+
+    /// Control: within the limit the last exchanges of every flow are as its target permits now, of those that are named. An
+    /// axis where they are not becomes inconclusive.
+    ///
+    /// # Errors
+    /// If no axis is left.
+    pub async fn control(
+        &self,
+        cx: &Context,
+        what: &str,
+        now: &[Destination],
+        within: Within,
+    ) -> Result<(), Halt> {
+        let _spent = cx.clock().during(Activity::Control);
+        let (_, outside) = self.settle(cx, now, within).await?;
+        for (axis, findings) in outside {
+            let first = findings.first().map(first_line).unwrap_or_default();
+            let why = format!("control failed ({what}) within {:?}: {first}", within.limit);
+            cx.axes().inconclusive(&axis, why, findings);
+        }
+        any_open(cx, now)
+    }
+
+    /// Verdict: within the limit every flow comes to be as its target permits now, and every exchange that begins in the T_hold
+    /// after that is so, too. The flows go on.
+    ///
+    /// # Errors
+    /// If a log can't be read.
+    pub async fn come_to(&self, cx: &Context, now: &[Destination], within: Within) -> Result<(), Halt> {
+        let _spent = cx.clock().during(Activity::Hold);
+        let (from_us, outside) = self.settle(cx, now, within).await?;
+        for axis in now.iter().map(|target| &target.axis) {
+            if !outside.contains_key(axis) {
+                let took = from_us.saturating_sub(us(within.since));
+                cx.record_delay(axis, Duration::from_micros(took));
+            }
+        }
+        let hold = cx.limits().hold;
+        let until_us = us(Instant::now() + hold);
+        // Those that are silent end with the limit of a probe.
+        has_lasted(Instant::now(), hold + cx.limits().probe).await;
+        // Each waits for what backends log late.
+        let judged = self.0.iter().map(async |opened| {
+            let targets = open_targets(cx, &opened.of(now));
+            let clients: Vec<Client> = opened.clients.iter().map(|(client, _)| client.clone()).collect();
+            let attempts = opened.since(from_us, &targets).into_iter();
+            let attempts = attempts.filter(|one| one.start_us < until_us).collect();
+            let fewest = half_of(hold, opened.limits.exchange).max(1);
+            judge_attempts(cx, &clients, &targets, attempts, |_| fewest).await
+        });
+        try_join_all(judged).await?;
+        Ok(())
+    }
+
+    /// Looks at the last exchanges of every flow until those that began after the beginning of the limit are as its target
+    /// permits now, or the limit has passed. From when on all is to be judged, and which axes were outside then.
+    async fn settle(
+        &self,
+        cx: &Context,
+        now: &[Destination],
+        within: Within,
+    ) -> Result<(u64, BTreeMap<String, Vec<Finding>>), Halt> {
+        loop {
+            let began = Instant::now();
+            let (mut from_us, mut outside) = (us(within.since), BTreeMap::<_, Vec<Finding>>::new());
+            for opened in &self.0 {
+                let targets = open_targets(cx, &opened.of(now));
+                let attempts = flow::last(&opened.since(us(within.since), &targets), LAST);
+                let first = attempts.iter().map(|attempt| attempt.start_us).max();
+                from_us = from_us.max(first.unwrap_or_default());
+                let logs = cx.logs().if_needed(&targets, &attempts).await?;
+                let observed = Observed::new(&attempts, &logs, cx.limits().times());
+                for target in &targets {
+                    for (client, flows) in &opened.clients {
+                        let expectation = target.expectation(client, LAST * *flows as usize);
+                        let findings = observed.judge(&expectation);
+                        if !findings.is_empty() {
+                            outside.entry(target.axis.clone()).or_default().extend(findings);
+                        }
+                    }
+                }
+            }
+            if outside.is_empty() {
+                // Whenever they were looked at, those that began after the limit decide.
+                return Ok((from_us.min(us(within.since + within.limit)), outside));
+            }
+            if within.is_over() {
+                return Ok((now_us(), outside));
+            }
+            has_lasted(began, LOOK.max(within.since.elapsed().mul_f64(PATIENCE))).await;
+        }
+    }
+
+    /// The same flows, of which this is permitted from now on, and has been since they began.
+    pub fn permitting(mut self, permitted: &Permitted) -> Self {
+        for opened in &mut self.0 {
+            opened.targets = permitting(&opened.targets, permitted);
+        }
+        self
+    }
+
+    /// Records how their exchanges have ended so far, for each axis: what is not judged.
+    pub fn record_outcomes(&self, cx: &Context, what: &str) {
+        for opened in &self.0 {
+            for target in &opened.targets {
+                let attempts = opened.since(0, slice::from_ref(target));
+                let said = observations::line(&observations::outcomes(&attempts));
+                cx.record(&format!("{}: {what}", target.axis), said);
+            }
+        }
     }
 
     /// Ends them. Returns all exchanges since they began, of which nothing is judged.
@@ -278,6 +409,29 @@ impl Flows {
 }
 
 impl Opened {
+    /// Of these targets, those of its flows.
+    fn of(&self, now: &[Destination]) -> Vec<Destination> {
+        let is_own = |target: &&Destination| {
+            let same = |own: &Destination| own.transport == target.transport && own.label() == target.label();
+            self.targets.iter().any(same)
+        };
+        now.iter().filter(is_own).cloned().collect()
+    }
+
+    /// Exchanges of its flows to these targets that have begun since, and ended.
+    fn since(&self, from_us: u64, targets: &[Destination]) -> Vec<Attempt> {
+        let labels: BTreeSet<(String, Transport)> = targets
+            .iter()
+            .map(|target| (target.label(), target.transport))
+            .collect();
+        let is_one =
+            |one: &&Attempt| one.start_us >= from_us && labels.contains(&(one.target.clone(), one.transport));
+        let of_run = |run: &Run| -> Vec<Attempt> {
+            run.with_attempts(|attempts| attempts.iter().filter(is_one).cloned().collect())
+        };
+        self.runs.iter().flat_map(of_run).collect()
+    }
+
     fn stay(&self, stays: impl Fn(&str) -> bool) -> bool {
         let leaving = |run: &Run| {
             run.with_attempts(|attempts| flow::answered_first_by(attempts, |identity| !stays(identity)))
@@ -310,6 +464,13 @@ fn established(limits: &Limits, target: &Destination, flows: u32) -> PlanEntry {
     target.established(flows, limits.longest(LONGEST), limits)
 }
 
+/// In microseconds since the Unix epoch.
+fn us(at: Instant) -> u64 {
+    let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+    let now = now_us();
+    now.saturating_sub(micros(at.elapsed())) + micros(at.saturating_duration_since(Instant::now()))
+}
+
 /// How many flows to a target each client has without those that are leaving; clients that have none are left out.
 fn staying(
     clients: &[(Client, u32)],
@@ -338,7 +499,7 @@ fn deal(clients: &[Client], each: u32) -> Vec<(Client, u32)> {
 #[cfg(test)]
 mod tests {
     use cluster::Place;
-    use oracle::history::{Exchange, Stage, Transport};
+    use oracle::history::{Exchange, Stage};
 
     use super::*;
 

@@ -32,7 +32,7 @@
 //!   `sliced_service.rs` (a Service with one of them), `host_servers.rs` (that are no pods), `capture.rs` (packets on a device),
 //!   `health_checks.rs` (node ports that say whether a node has endpoints).
 //! - Doing: `fence.rs` (the proof that a write has been handled), `agents.rs`, `commands.rs`, `api_cut.rs` (agents that reach
-//!   no API server), `api_faults.rs`, `recovery/` (what a recovery needed, for a row that is judged over many cases),
+//!   no API server), `pod_addresses.rs` (that pass from pod to pod), `api_faults.rs`, `recovery/` (what a recovery needed, for a row that is judged over many cases),
 //!   `readiness.rs` (ready means served, watched through every run about outages, leftovers and restarts).
 //! - The case: `target_needs.rs` and `case.rs` (a case as data, and what it needs), `quick_run.rs`, `lb_addresses.rs` (whether load balancers
 //!   get some), `evidence.rs` (what is kept), `host_drops.rs` (packets that this machine had no room for), `execute.rs`.
@@ -74,6 +74,7 @@ pub mod names;
 pub mod objects;
 mod own_services;
 pub mod own_targets;
+pub mod pod_addresses;
 pub mod pods;
 pub mod policies;
 pub mod probing;

@@ -102,6 +102,7 @@ mod tests {
             flows: None,
             source_ports: None,
             at_once: None,
+            one_way: false,
         }]
     }
 

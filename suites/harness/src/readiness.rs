@@ -241,6 +241,7 @@ async fn dial(
             flows: None,
             source_ports: None,
             at_once: None,
+            one_way: false,
         });
         vantages.push(Vantage {
             node,

@@ -62,6 +62,7 @@ pub(crate) fn parse(head: &[u8]) -> Option<Requested> {
         nonce,
         keep,
         bytes: 0,
+        one_way: false,
     }))
 }
 
@@ -126,6 +127,7 @@ mod tests {
             nonce,
             keep,
             bytes: 0,
+            one_way: false,
         }))
     }
 

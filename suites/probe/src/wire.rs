@@ -29,6 +29,9 @@ pub(crate) struct Request {
     /// Size of request and answer in bytes; 0: they end with their line.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) bytes: u16,
+    /// The server logs a datagram, and does not answer it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) one_way: bool,
 }
 
 fn is_zero(bytes: &u16) -> bool {
@@ -41,6 +44,17 @@ pub(crate) fn request(nonce: &str, keep: bool) -> Vec<u8> {
         nonce: nonce.to_owned(),
         keep,
         bytes: 0,
+        one_way: false,
+    })
+}
+
+/// The request with a nonce that asks for no answer.
+pub(crate) fn one_way(nonce: &str) -> Vec<u8> {
+    line(&Request {
+        nonce: nonce.to_owned(),
+        keep: false,
+        bytes: 0,
+        one_way: true,
     })
 }
 
@@ -50,6 +64,7 @@ pub(crate) fn datagram(nonce: &str, bytes: u16) -> Vec<u8> {
         nonce: nonce.to_owned(),
         keep: false,
         bytes,
+        one_way: false,
     });
     filled(line, nonce, bytes)
 }
@@ -151,6 +166,7 @@ mod tests {
             nonce: "n".repeat(MAX_NONCE),
             keep: true,
             bytes: u16::MAX,
+            one_way: true,
         });
         assert!(longest.len() <= MAX_REQUEST);
     }

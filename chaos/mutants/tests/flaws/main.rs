@@ -50,4 +50,5 @@ mod udp_ending;
 mod two_writes;
 mod terminating_healthy;
 mod unasked;
+mod udp_kept;
 mod wide_release;

@@ -233,3 +233,24 @@ fn a_flow_is_healthy_in_a_time_in_which_one_socket_has_all_its_answers(
         "six have begun in it"
     );
 }
+
+#[test]
+fn the_last_exchanges_of_each_flow_are_by_their_numbers() {
+    let mut attempts = vec![
+        exchange(Transport::Udp, 0, 2, Is::By("b1/UDP/8080")),
+        exchange(Transport::Udp, 1, 0, Is::By("b1/UDP/8080")),
+        exchange(Transport::Udp, 0, 0, Is::By("b1/UDP/8080")),
+        exchange(Transport::Udp, 0, 1, Is::By("b1/UDP/8080")),
+    ];
+    // Of no flow.
+    attempts.push(Attempt {
+        exchange: None,
+        ..attempts[0].clone()
+    });
+    let numbers: Vec<(u32, u32)> = flow::last(&attempts, 2)
+        .iter()
+        .filter_map(|one| one.exchange)
+        .map(|exchange| (exchange.flow, exchange.sequence))
+        .collect();
+    assert_eq!(numbers, [(0, 1), (0, 2), (1, 0)]);
+}

@@ -207,3 +207,46 @@ fn a_finding_reads_expected_found_and_the_first_attempts() {
         "{text}"
     );
 }
+
+fn delivered(identities: &[&str]) -> Permitted {
+    Permitted::Delivered(identities.iter().map(|one| (*one).to_owned()).collect())
+}
+
+fn logged(count: usize, by: impl Fn(usize) -> Option<&'static str>) -> Vec<Served> {
+    (0..count).filter_map(|n| Some(served(n, by(n)?))).collect()
+}
+
+#[test]
+fn datagrams_that_ask_for_no_answer_are_judged_by_logs() {
+    let sent = many(28, silent);
+    let to_both = logged(28, |n| Some(if n % 2 == 0 { B1 } else { B2 }));
+    assert_eq!(check(&sent, &to_both, delivered(&[B1, B2])), []);
+    // Whether the client ran in time is all the same where the log has it.
+    let late = many(28, |n| {
+        let stage = Stage::Receive;
+        attempt(n, Outcome::Timeout { stage }, 9000)
+    });
+    assert_eq!(check(&late, &to_both, delivered(&[B1, B2])), []);
+}
+
+#[rstest]
+#[case::lost(many(28, silent), Some(B1), None, "1 of 28 outside")]
+#[case::misdelivered(
+    many(28, silent),
+    Some(B1),
+    Some(B2),
+    "1 of 28 outside: 1 nothing, waiting in connect; 1 delivered to b2/TCP/8080"
+)]
+#[case::answered_all_the_same(many(28, |n| if n == 7 { answered(n, B1) } else { silent(n) }), Some(B1), Some(B1), "1 of 28 outside: 1 answered by b1/TCP/8080")]
+#[case::refused(many(28, |n| if n == 7 { refused(n) } else { silent(n) }), Some(B1), None, "1 of 28 outside: 1 ECONNREFUSED from connect")]
+fn a_datagram_that_is_lost_or_misdelivered_is_outside(
+    #[case] attempts: Vec<Attempt>,
+    #[case] by: Option<&'static str>,
+    #[case] seventh: Option<&'static str>,
+    #[case] found: &str,
+) {
+    let logs = logged(28, |n| if n == 7 { seventh } else { by });
+    let findings = check(&attempts, &logs, delivered(&[B1]));
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert!(findings[0].found.contains(found), "{findings:?}");
+}

@@ -254,6 +254,7 @@ async fn witness(cx: &Context, group: &Group) -> Result<BTreeMap<String, usize>,
         flows: None,
         source_ports: None,
         at_once: None,
+        one_way: false,
     };
     let runs = cx.clients().iter().map(async |client| {
         let entries = group.services.iter().map(entry).collect();

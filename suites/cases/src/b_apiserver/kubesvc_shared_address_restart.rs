@@ -274,6 +274,7 @@ impl Neighbour {
             flows: None,
             source_ports: None,
             at_once: None,
+            one_way: false,
         };
         let by = |attempt: Attempt| match attempt.outcome {
             Outcome::Answered { answer, .. } => Some(answer.identity),

@@ -157,6 +157,7 @@ impl TestLab {
             flows: None,
             source_ports: None,
             at_once: None,
+            one_way: false,
         };
         let attempts = self.run(from, vec![entry]).await;
         attempts.into_iter().next().expect("one attempt").outcome

@@ -2,7 +2,8 @@
 //!
 //! Requests are sent at their times, whether earlier ones have been answered or not. An error of a socket fails every
 //! exchange that is under way on it, or the next one if none is, so that no end is missed; the exchange after that
-//! opens another socket.
+//! opens another socket. A UDP socket that is not connected survives its errors, and goes on with its port: to a
+//! datapath it is one flow.
 
 use std::{collections::VecDeque, io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -52,6 +53,8 @@ struct Lane {
     pending: VecDeque<Pending>,
     unsent: VecDeque<Vec<u8>>,
     begun: Vec<u8>,
+    /// Its socket has failed.
+    is_over: bool,
 }
 
 /// The next event of a lane.
@@ -100,11 +103,12 @@ impl Flow {
             match timeout_at(first.deadline, opening).await {
                 Ok(Ok(socket)) => {
                     let lane = Lane {
-                        unsent: [socket.request(&first.nonce, true)].into(),
+                        unsent: [self.request(&socket, &first)].into(),
                         socket,
                         local: trace.local,
                         pending: [first].into(),
                         begun: Vec::new(),
+                        is_over: false,
                     };
                     self.talk(lane).await;
                 }
@@ -140,7 +144,8 @@ impl Flow {
             match next {
                 Next::Turn => {
                     let pending = self.begin_exchange();
-                    lane.unsent.push_back(lane.socket.request(&pending.nonce, true));
+                    let request = self.request(&lane.socket, &pending);
+                    lane.unsent.push_back(request);
                     lane.pending.push_back(pending);
                 }
                 Next::Sent(Ok(())) => {}
@@ -151,8 +156,11 @@ impl Flow {
                         self.report(pending, lane.local, Outcome::Timeout { stage }).await;
                     }
                 }
-                Next::Sent(Err(error)) => return self.failed(lane, Stage::Send, &error).await,
-                Next::Received(Err(error)) => return self.failed(lane, Stage::Receive, &error).await,
+                Next::Sent(Err(error)) => self.failed(&mut lane, Stage::Send, &error).await,
+                Next::Received(Err(error)) => self.failed(&mut lane, Stage::Receive, &error).await,
+            }
+            if lane.is_over {
+                return;
             }
         }
     }
@@ -173,13 +181,24 @@ impl Flow {
         }
     }
 
-    async fn failed(&mut self, mut lane: Lane, stage: Stage, error: &io::Error) {
+    /// The request of an exchange.
+    fn request(&self, socket: &Socket, pending: &Pending) -> Vec<u8> {
+        if self.entry.one_way {
+            wire::one_way(&pending.nonce)
+        } else {
+            socket.request(&pending.nonce, true)
+        }
+    }
+
+    async fn failed(&mut self, lane: &mut Lane, stage: Stage, error: &io::Error) {
+        lane.is_over = !matches!(lane.socket, Socket::Unconnected(..));
+        lane.unsent.clear();
         if lane.pending.is_empty() {
             let unseen = self.begin_exchange();
             lane.pending.push_back(unseen);
         }
         let errno = symbol(error);
-        for pending in lane.pending {
+        for pending in std::mem::take(&mut lane.pending) {
             let errno = errno.clone();
             self.report(pending, lane.local, Outcome::Failed { stage, errno })
                 .await;

@@ -24,7 +24,7 @@ use std::{
     sync::Arc,
 };
 
-use oracle::history::{Plan, PlanEntry};
+use oracle::history::{Plan, PlanEntry, Transport};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -105,6 +105,12 @@ pub fn parse(line: &str) -> Result<Plan, ClientError> {
         {
             return Err(wrong(format!(
                 "entry {:?} has source_ports {first} to {last}; expected the first, at least 1, and the last",
+                entry.target
+            )));
+        }
+        if entry.one_way && (entry.flows.is_none() || entry.transport != Transport::Udp) {
+            return Err(wrong(format!(
+                "entry {:?} is one_way; expected flows of UDP",
                 entry.target
             )));
         }

@@ -115,13 +115,21 @@ impl Port {
         }
     }
 
-    /// Logs and answers; neither if it cannot log, which ends the server.
+    /// Logs and answers, if the request asks for it; neither if it cannot log, which ends the server.
     async fn reply(&self, shared: &Shared, received: Received, request: wire::Request) {
         let destination = SocketAddr::new(received.destination, self.number);
-        let wire::Request { nonce, bytes, .. } = request;
+        let wire::Request {
+            nonce,
+            bytes,
+            one_way,
+            ..
+        } = request;
         let Some(answer) = shared.answer("UDP", self.number, received.source, destination, nonce) else {
             return;
         };
+        if one_way {
+            return;
+        }
         let datagram = wire::filled(wire::line(&answer), &answer.nonce, bytes);
         self.send(&datagram, &received).await;
     }

@@ -74,6 +74,7 @@ pub(crate) fn entry(transport: Transport, destination: SocketAddr) -> PlanEntry 
         flows: None,
         source_ports: None,
         at_once: None,
+        one_way: false,
     }
 }
 

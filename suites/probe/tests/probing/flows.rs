@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::common::{Sink, entry, one, run, server};
-use oracle::history::{Attempt, Exchange, Outcome, Stage, Transport};
+use oracle::history::{Attempt, Exchange, Outcome, Served, Stage, Transport};
 use probe::{
     client,
     serve::{Mode, ServeConfig, Server},
@@ -95,6 +95,45 @@ async fn requests_go_out_at_their_times_whether_those_before_were_answered_or_no
             .iter()
             .all(|one| matches!(one.outcome, Outcome::Answered { .. }))
     );
+}
+
+#[tokio::test]
+async fn a_request_that_asks_for_no_answer_is_logged_and_not_answered() {
+    let log = Sink::default();
+    let (_, udp) = server(Mode::Prompt, "b1", "127.0.0.1", &log).await;
+    let mut entry = flows(Transport::Udp, loopback(udp), 2, 3);
+    (entry.one_way, entry.limit_ms) = (true, 200);
+    let attempts = run(vec![entry]).await;
+    assert!(!attempts.is_empty());
+    let logged: Vec<Served> = log.lines();
+    let nonces: BTreeSet<&str> = logged.iter().map(|line| &*line.answer.nonce).collect();
+    for attempt in &attempts {
+        assert!(matches!(attempt.outcome, Outcome::Timeout { .. }), "{attempt:?}");
+        assert!(nonces.contains(&*attempt.nonce), "{attempt:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_unconnected_socket_survives_its_errors_and_a_connected_one_does_not() {
+    // The broadcast address of the loopback device, which sockets may not send to without an option.
+    let refused = SocketAddr::from((Ipv4Addr::new(127, 255, 255, 255), 9));
+    let attempts = run(vec![flows(Transport::Udp, refused, 1, 5)]).await;
+    assert!(attempts.len() > 1);
+    for attempt in &attempts {
+        assert!(
+            matches!(&attempt.outcome, Outcome::Failed { stage: Stage::Send, errno } if errno == "EACCES"),
+            "{attempt:?}"
+        );
+        assert_eq!(exchange(attempt).socket, 0);
+    }
+    let ports: BTreeSet<_> = attempts.iter().map(|one| one.local).collect();
+    assert_eq!(ports.len(), 1, "one port");
+    let free = UdpSocket::bind(loopback(0)).await.expect("bind");
+    let closed = free.local_addr().expect("address");
+    drop(free);
+    let attempts = run(vec![flows(Transport::UdpConnected, closed, 1, 5)]).await;
+    let sockets: BTreeSet<u32> = attempts.iter().map(|one| exchange(one).socket).collect();
+    assert!(sockets.len() > 1, "{attempts:?}");
 }
 
 #[tokio::test]

@@ -250,6 +250,7 @@ fn a_plan_that_makes_no_sense_is_refused_with_an_example() {
         (entry(0, 1, 1), "count 0"),
         (entry(1, 0, 1), "limit_ms 0"),
         (entry(1, 1, 0), "at_once 0"),
+        (entry(1, 1, 1).replace("}]", r#","one_way":true}]"#), "one_way"),
         (String::new(), "EOF"),
     ] {
         let error = client::parse(&line).expect_err("refused").to_string();

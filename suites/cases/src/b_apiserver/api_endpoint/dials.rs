@@ -43,6 +43,7 @@ pub(in crate::b_apiserver) async fn all_accepted(
         flows: None,
         source_ports: None,
         at_once: None,
+        one_way: false,
     };
     let over = AtomicBool::new(false);
     let dials = async {

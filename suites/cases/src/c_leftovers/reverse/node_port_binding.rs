@@ -171,6 +171,7 @@ impl Gate {
                 flows: None,
                 source_ports: Some([number, number]),
                 at_once: None,
+                one_way: false,
             };
             let entries = TRANSPORTS.iter().zip(self.ports).map(entry).collect();
             let attempts = probing::run(cx, client, entries).await?;

@@ -228,6 +228,7 @@ pub(super) fn may(permitted: &Permitted) -> String {
         Permitted::ServesOrRefuses(identities) => {
             format!("is refused, or answered by {}", any_of(&Names::of(identities)))
         }
+        Permitted::Delivered(identities) => format!("reaches {}", any_of(&Names::of(identities))),
         Permitted::Certified(name) => format!("is answered with a certificate for {name}"),
         Permitted::CertifiedOrCut(name) => {
             format!("is answered with a certificate for {name}, but for the few that a stopping server ends")
