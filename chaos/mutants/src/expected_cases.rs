@@ -88,7 +88,7 @@ impl Mutant {
             Self::RepliesUntranslated => &["reply-from-frontend"],
             Self::UnreadyServed => &["unready-no-new"],
             Self::DrainingPreferred => &["terminating-not-preferred"],
-            Self::TerminatingLeftOut => &["terminating-fallback", "rollout-no-loss"],
+            Self::TerminatingLeftOut => &["terminating-fallback"],
             Self::StoppedServed => &["terminating-unserving-none"],
             Self::ReturningIgnored => &["returning-endpoint-active"],
             Self::ConnectionsCut => &["ready-flap-keeps-established", "terminating-drains-established"],

@@ -94,7 +94,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let targets = exact.groups().iter().map(|(_, targets)| targets.len()).max();
     let connections = targets.unwrap_or_default() * cx.limits().probes;
     let window = Duration::from_secs(1).mul_f64(connections as f64 / f64::from(RATE));
-    let any = exact.permitting(&Permitted::ServesOneOf(everyone(&namespace)));
+    let any = exact.permitting(&Permitted::ServesOneOf(identities_of(&namespace, 0)));
     let any = any.start(cx, window).await?;
     for rollout in 1..=ROLLOUTS {
         let mut deleted = Vec::new();
@@ -114,12 +114,13 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 
     cx.phase("verdict: no connection has failed until the last pod was gone");
     let attempts = any.hold(cx).await?;
-    all_were_reached(cx, &services, &attempts, &everyone(&namespace));
+    // Those of before were reached by the control, and are deleted first.
+    all_were_reached(cx, &services, &attempts, &identities_of(&namespace, 1));
     Ok(())
 }
 
 /// The rollouts were seen: each pod of each of them was reached through each Service.
-fn all_were_reached(cx: &Context, services: &[Rolled], attempts: &[Attempt], everyone: &BTreeSet<String>) {
+fn all_were_reached(cx: &Context, services: &[Rolled], attempts: &[Attempt], pods: &BTreeSet<String>) {
     for Rolled { axis, .. } in services {
         let of_axis = attempts
             .iter()
@@ -129,7 +130,7 @@ fn all_were_reached(cx: &Context, services: &[Rolled], attempts: &[Attempt], eve
             _ => None,
         });
         let reached: BTreeSet<String> = by.collect();
-        if let Some(missing) = everyone.difference(&reached).next() {
+        if let Some(missing) = pods.difference(&reached).next() {
             let why = format!("no rollout was seen to the end: {missing} was never reached");
             cx.axes().inconclusive(axis, why, Vec::new());
         }
@@ -148,9 +149,9 @@ fn name(rollout: usize, node: usize, pod: usize) -> String {
     format!("r{rollout}-n{node}-{pod}")
 }
 
-/// Identities of the pods of all rollouts.
-fn everyone(namespace: &str) -> BTreeSet<String> {
-    let nodes = (0..=ROLLOUTS).flat_map(|rollout| (0..NODES).map(move |node| (rollout, node)));
+/// Identities of the pods of all rollouts from this one on; the first pods are of rollout 0.
+fn identities_of(namespace: &str, first: usize) -> BTreeSet<String> {
+    let nodes = (first..=ROLLOUTS).flat_map(|rollout| (0..NODES).map(move |node| (rollout, node)));
     let all = nodes.flat_map(|(rollout, node)| (0..OF_EACH).map(move |pod| name(rollout, node, pod)));
     all.map(|name| format!("{name}.{namespace}/TCP/{TARGET}"))
         .collect()
