@@ -176,7 +176,7 @@ mod tests {
             stage: Stage::Handshake,
         };
         assert_eq!(
-            found(&[silent.clone()], 3_500_000, Health::Ok),
+            found(std::slice::from_ref(&silent), 3_500_000, Health::Ok),
             [Weight::Undecided]
         );
         assert_eq!(found(&[silent], 3_500_000, Health::Closed), []);
