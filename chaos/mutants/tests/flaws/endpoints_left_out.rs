@@ -39,9 +39,12 @@ fn served(left_out: Option<LeftOut>, endpoints: &[&str]) -> [usize; 2] {
     }
 }
 
+/// Endpoints, how many of them are right, and how many each rule leaves.
+type Row = (&'static [&'static str], [usize; 2], [[usize; 2]; 3]);
+
 #[test]
 fn each_rule_leaves_out_its_own_endpoints() {
-    let rows: [(&[&str], [usize; 2], [[usize; 2]; 3]); 4] = [
+    let rows: [Row; 4] = [
         (&["192.0.2.9@here"], [1, 1], [[0, 0], [1, 0], [1, 1]]),
         (&["192.0.2.8@there"], [1, 1], [[1, 1], [1, 1], [1, 1]]),
         (

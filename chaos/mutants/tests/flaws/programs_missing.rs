@@ -19,7 +19,7 @@ fn flawed(missing: Missing) -> (Vec<Hook>, Vec<u32>) {
     let detached = Arc::new(Mutex::new(Vec::new()));
     let noted = detached.clone();
     let mut datapath = programs_missing(node.open(), missing, move |hooks: &[Hook]| {
-        noted.lock().unwrap().push(hooks.to_vec());
+        noted.lock().expect("no test has panicked").push(hooks.to_vec());
         Ok(())
     });
     let missed = datapath.unattached().expect("hooks are looked at");
@@ -29,7 +29,7 @@ fn flawed(missing: Missing) -> (Vec<Hook>, Vec<u32>) {
     for (kind, device) in DEVICES {
         datapath.attach_device(device, kind).expect("the device is there");
     }
-    let detached = detached.lock().unwrap();
+    let detached = detached.lock().expect("no test has panicked");
     assert_eq!(detached.len(), 2, "once after each");
     let hooks = detached[0].clone();
     assert!(
