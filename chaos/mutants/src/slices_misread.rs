@@ -1,8 +1,8 @@
 //! Slices mean something else than they say: by namespace, name, port, condition, or what else lists the same address.
 //!
-//! Each is a bug that implementations had, or a shortcut in one line of theirs: endpoints keyed by address alone (cilium/cilium#22446),
-//! an entry that hides another one of its address (kubernetes/kubernetes#135266), ports matched by number (cilium/cilium#15142), one
-//! number for all endpoints of a named port (kubernetes/kubernetes#132954).
+//! Each is a bug that implementations had, or a shortcut in one line of theirs: endpoints keyed by address alone
+//! (cilium/cilium#22446), an entry that hides another one of its address (kubernetes/kubernetes#135266), ports matched
+//! by number (cilium/cilium#15142), one number for all endpoints of a named port (kubernetes/kubernetes#132954).
 
 use std::{
     collections::{BTreeMap, BTreeSet},

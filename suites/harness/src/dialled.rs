@@ -1,7 +1,8 @@
 //! What every client dials to meet some Services: ClusterIPs and node ports from inside, node ports from outside.
 //!
-//! Each judgement is that of the function of its name, for all vantages at the same time. Where N probes decide, node ports get the
-//! fewest that show a set from inside: each of them is met by every client, and its node's programs by the ClusterIP, too.
+//! Each judgement is that of the function of its name, for all vantages at the same time. Where N probes decide, node
+//! ports get the fewest that show a set from inside: each of them is met by every client, and its node's programs by
+//! the ClusterIP, too.
 
 use futures::future::{try_join, try_join_all};
 use oracle::{
@@ -128,8 +129,8 @@ impl Dialled {
         Ok(try_join_all(each).await?.concat())
     }
 
-    /// A window of the hold time that begins now: [`Background::start`] at ClusterIPs, [`Background::steadily`] at node ports from
-    /// outside.
+    /// A window of the hold time that begins now: [`Background::start`] at ClusterIPs, [`Background::steadily`] at node
+    /// ports from outside.
     ///
     /// # Errors
     /// The same.

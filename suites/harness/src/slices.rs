@@ -1,8 +1,8 @@
-//! EndpointSlices that a case writes itself: several of one Service, with entries in any condition, which come, move and go; and
-//! what clients meet at that Service.
+//! EndpointSlices that a case writes itself: several of one Service, with entries in any condition, which come, move
+//! and go; and what clients meet at that Service.
 //!
-//! Its manifest has a Service named `${service}` with the places `family` and `ports`, and an EndpointSlice named `${slice}` with
-//! the places `labels`, `type`, `endpoints` and `ports`.
+//! Its manifest has a Service named `${service}` with the places `family` and `ports`, and an EndpointSlice named
+//! `${slice}` with the places `labels`, `type`, `endpoints` and `ports`.
 
 use cluster::Family;
 use oracle::{check::Permitted, history::Transport};
@@ -238,7 +238,8 @@ impl Service {
         Slice::new(namespace, name, self.key().plain(), self.made.family, ports)
     }
 
-    /// Its ports of this number are served by exactly these backends, each at a port of its own; by none, they are NONE.
+    /// Its ports of this number are served by exactly these backends, each at a port of its own; by none, they are
+    /// NONE.
     ///
     /// # Errors
     /// It has no node port.
@@ -294,7 +295,8 @@ impl Service {
     }
 }
 
-/// Every one of these backends at its own address and port of both transports, whatever the Services: what a control dials.
+/// Every one of these backends at its own address and port of both transports, whatever the Services: what a control
+/// dials.
 ///
 /// # Errors
 /// One has no address of the family.

@@ -18,12 +18,12 @@ use reference_agent::{
     },
 };
 
-/// Maps with a Service that has an external IP and these endpoints.
+/// Maps with a Service that has an address of a load balancer and these endpoints.
 fn world(change: fn(&mut ServicePlan), port: &str, endpoints: &[&str]) -> World<Replanned> {
     let mut world = World::with(Replanned::new(Planner::default(), change), &Contents::default());
     world.sync();
     world.put_service(Service {
-        external_ips: vec!["192.0.2.9".parse().expect("an address")],
+        load_balancer_ips: vec!["192.0.2.9".parse().expect("an address")],
         ..service("t/x", "10.96.0.1", &["TCP 80"])
     });
     world.put_slice(slice("t/1", "x", &[port], endpoints));
@@ -40,7 +40,7 @@ fn a_cluster_ip_alone_also_serves_at_target_ports() {
 }
 
 #[test]
-fn an_external_address_is_not_the_agents_beyond_its_frontends() {
+fn an_address_of_a_load_balancer_is_not_the_agents_beyond_its_frontends() {
     let flags = |change| {
         let contents = world(change, "TCP 8080", &["10.0.0.1"]).contents();
         let addresses = contents.addresses.into_iter();

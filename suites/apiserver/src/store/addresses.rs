@@ -317,11 +317,24 @@ mod tests {
         let port = |number: u16, protocol| json!({ "port": number, "protocol": protocol });
         let mut asked = port(82, "TCP");
         asked["nodePort"] = 30_003.into();
-        let all = [port(80, "TCP"), port(80, "UDP"), port(81, "TCP"), port(81, "UDP"), port(82, "UDP"), asked];
+        let all = [
+            port(80, "TCP"),
+            port(80, "UDP"),
+            port(81, "TCP"),
+            port(81, "UDP"),
+            port(82, "UDP"),
+            asked,
+        ];
         let mut service = json!({ "spec": { "type": "NodePort", "ports": all } });
         addresses().choose_ports(&mut service).unwrap();
-        let given: Vec<u64> = ports(&service).filter_map(|port| port["nodePort"].as_u64()).collect();
-        assert_eq!((given[0], given[2], given[4]), (given[1], given[3], given[5]), "{given:?}");
+        let given: Vec<u64> = ports(&service)
+            .filter_map(|port| port["nodePort"].as_u64())
+            .collect();
+        assert_eq!(
+            (given[0], given[2], given[4]),
+            (given[1], given[3], given[5]),
+            "{given:?}"
+        );
         assert!(given[0] != given[2] && given[4] == 30_003, "{given:?}");
     }
 

@@ -1,10 +1,10 @@
-//! `churn-converges`: 500 random writes of slices and Services within a minute, then quiet. Within the endpoint propagation limit
-//! every node serves exactly what the API lists, for all Services.
+//! `churn-converges`: 500 random writes of slices and Services within a minute, then quiet. Within the endpoint
+//! propagation limit every node serves exactly what the API lists, for all Services.
 //!
-//! Slices are created before and after their Services, written with other entries in other conditions, and deleted; entries move
-//! between slices of one Service and of two; Services are deleted and made again while their slices stay. The seed decides all of
-//! it. What must be served is read from the API after the last write. A backend that several slices of a Service list is in one
-//! condition in all of them: which of two counts is no claim.
+//! Slices are created before and after their Services, written with other entries in other conditions, and deleted;
+//! entries move between slices of one Service and of two; Services are deleted and made again while their slices stay.
+//! The seed decides all of it. What must be served is read from the API after the last write. A backend that several
+//! slices of a Service list is in one condition in all of them: which of two counts is no claim.
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
@@ -165,7 +165,8 @@ impl Churn<'_> {
         Ok(2)
     }
 
-    /// Creates a slice, or lists other entries in it; those that other slices of its Service have, too, as these have them.
+    /// Creates a slice, or lists other entries in it; those that other slices of its Service have, too, as these have
+    /// them.
     async fn write(&mut self, slice: (usize, usize), mut entries: Entries) -> Result<(), Halt> {
         let others = self
             .slices

@@ -1,7 +1,7 @@
 //! What an EndpointSlice means: which entries of which slices a Service serves, at which ports.
 //!
-//! All slices are hand-written, of Services without a selector (`harness::slices`), and all backends stay alive: what is not
-//! served is not served because of a slice.
+//! All slices are hand-written, of Services without a selector (`harness::slices`), and all backends stay alive: what
+//! is not served is not served because of a slice.
 pub(crate) mod churn_converges;
 pub(crate) mod slice_duplicate_and_move;
 pub(crate) mod slice_ghost_terminating;

@@ -1,9 +1,9 @@
-//! `slice-duplicate-and-move`: an endpoint that two slices list is served; removed from one of them it stays, without a failed
-//! connection; removed from both it is not served any more. Moving it (added to the other slice, then removed from the first) fails
-//! no connection either.
+//! `slice-duplicate-and-move`: an endpoint that two slices list is served; removed from one of them it stays, without a
+//! failed connection; removed from both it is not served any more. Moving it (added to the other slice, then removed
+//! from the first) fails no connection either.
 //!
-//! It is the only endpoint of its Service, so that any lapse shows. Beside a second endpoint both are served; the share of the one
-//! that is listed twice is recorded.
+//! It is the only endpoint of its Service, so that any lapse shows. Beside a second endpoint both are served; the share
+//! of the one that is listed twice is recorded.
 use std::collections::BTreeMap;
 
 use harness::{

@@ -1,9 +1,9 @@
-//! `slice-ghost-terminating`: a terminating entry that does not serve any more and a ready entry have the same address, each with
-//! another pod as `targetRef`, in one slice or in two. The ready one is served without a failed connection, whichever of the two
-//! came first, when the other is written again and when it is removed.
+//! `slice-ghost-terminating`: a terminating entry that does not serve any more and a ready entry have the same address,
+//! each with another pod as `targetRef`, in one slice or in two. The ready one is served without a failed connection,
+//! whichever of the two came first, when the other is written again and when it is removed.
 //!
-//! The address of a pod that is long in terminating is given to another one while its entry is still there. Of two entries of one
-//! pod the newer slice would be right, which is no claim.
+//! The address of a pod that is long in terminating is given to another one while its entry is still there. Of two
+//! entries of one pod the newer slice would be right, which is no claim.
 use harness::{
     case::Case,
     context::Context,

@@ -1,6 +1,7 @@
-//! `slice-labels-and-names`: only the label `kubernetes.io/service-name` binds a slice to its Service. The name of the slice, which
-//! program manages it, its owner and `endpointslice.kubernetes.io/skip-mirror` change nothing: the Service of the label is served,
-//! the Service that the name or owner points to is not. A slice without the label belongs to no Service, whatever else it says.
+//! `slice-labels-and-names`: only the label `kubernetes.io/service-name` binds a slice to its Service. The name of the
+//! slice, which program manages it, its owner and `endpointslice.kubernetes.io/skip-mirror` change nothing: the Service
+//! of the label is served, the Service that the name or owner points to is not. A slice without the label belongs to no
+//! Service, whatever else it says.
 //!
 //! With `service.kubernetes.io/headless` a slice may be hidden: what becomes of it is recorded.
 use harness::{

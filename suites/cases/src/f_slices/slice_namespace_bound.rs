@@ -1,9 +1,9 @@
-//! `slice-namespace-bound`: a slice in another namespace whose label has the name of the Service adds nothing to it, whether it
-//! was there first or came later, and whether its own name is that of the Service's slice or another. Nor does it take anything
-//! away when it is deleted.
+//! `slice-namespace-bound`: a slice in another namespace whose label has the name of the Service adds nothing to it,
+//! whether it was there first or came later, and whether its own name is that of the Service's slice or another. Nor
+//! does it take anything away when it is deleted.
 //!
-//! What the slice of the other namespace lists is alive, and is to get nothing: also when the Service's own slice is empty, for the
-//! hold time.
+//! What the slice of the other namespace lists is alive, and is to get nothing: also when the Service's own slice is
+//! empty, for the hold time.
 use harness::{
     case::Case,
     context::Context,

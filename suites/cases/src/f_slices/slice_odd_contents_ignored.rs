@@ -1,9 +1,9 @@
-//! `slice-odd-contents-ignored`: a slice of host names, and a slice whose `ports` are null, add no backend to their Service, whether
-//! it has others or not, and do not disturb these: no connection fails when they appear, no agent ends, and a later change of the
-//! other slice is in force.
+//! `slice-odd-contents-ignored`: a slice of host names, and a slice whose `ports` are null, add no backend to their
+//! Service, whether it has others or not, and do not disturb these: no connection fails when they appear, no agent
+//! ends, and a later change of the other slice is in force.
 //!
-//! The slice with null ports lists a backend that is alive and answers at the Service's target port; it gets nothing for the hold
-//! time.
+//! The slice with null ports lists a backend that is alive and answers at the Service's target port; it gets nothing
+//! for the hold time.
 use harness::{
     agents,
     case::Case,

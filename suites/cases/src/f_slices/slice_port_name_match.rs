@@ -1,8 +1,8 @@
-//! `slice-port-name-match`: ports of a slice are those of the Service that have their name (none matches none) and protocol, never
-//! those that have their number. A slice whose port has another name or protocol adds no backend.
+//! `slice-port-name-match`: ports of a slice are those of the Service that have their name (none matches none) and
+//! protocol, never those that have their number. A slice whose port has another name or protocol adds no backend.
 //!
-//! Service port, target port and the ports of all slices have one number, so that matching by number would show. What the other
-//! slices list is alive, and gets nothing for the hold time.
+//! Service port, target port and the ports of all slices have one number, so that matching by number would show. What
+//! the other slices list is alive, and gets nothing for the hold time.
 use harness::{
     case::Case,
     context::Context,

@@ -1,9 +1,9 @@
-//! `slice-port-per-pod`: a Service's target port is a name that pods have for different numbers, so its slices have different
-//! numbers for one port: each endpoint is dialled at its own number, without a failed connection. When the number of a slice
-//! changes, its endpoints are dialled at the new one.
+//! `slice-port-per-pod`: a Service's target port is a name that pods have for different numbers, so its slices have
+//! different numbers for one port: each endpoint is dialled at its own number, without a failed connection. When the
+//! number of a slice changes, its endpoints are dialled at the new one.
 //!
-//! This is a Deployment in the middle of an update that moves a named port. Both backends answer on both numbers, with an identity
-//! of each.
+//! This is a Deployment in the middle of an update that moves a named port. Both backends answer on both numbers, with
+//! an identity of each.
 use harness::{
     case::Case,
     context::Context,

@@ -1,7 +1,8 @@
-//! `slice-ready-is-what-counts`: missing conditions count as ready, as serving and as not terminating, and `ready` decides whether
-//! an endpoint is served. A table: each row is a Service with one entry, of a backend that is alive.
+//! `slice-ready-is-what-counts`: missing conditions count as ready, as serving and as not terminating, and `ready`
+//! decides whether an endpoint is served. A table: each row is a Service with one entry, of a backend that is alive.
 //!
-//! `ready: true` with `serving: false` is what controllers write for Services that publish addresses before they are ready.
+//! `ready: true` with `serving: false` is what controllers write for Services that publish addresses before they are
+//! ready.
 use harness::{
     case::Case,
     context::Context,

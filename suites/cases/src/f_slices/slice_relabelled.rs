@@ -1,8 +1,10 @@
-//! `slice-relabelled`: the service-name label of a slice changes from one Service to another, and back. Within the endpoint
-//! propagation limit the first Service is without the endpoint of that slice and the second has it, and stays so for the hold time.
+//! `slice-relabelled`: the service-name label of a slice changes from one Service to another, and back. Within the
+//! endpoint propagation limit the first Service is without the endpoint of that slice and the second has it, and stays
+//! so for the hold time.
 //!
-//! Each Service keeps an endpoint of another slice, which must be served throughout: one that has become empty would not be taken
-//! for the effect. That the slice was changed, and not deleted and made again, is seen in the suite's own watch.
+//! Each Service keeps an endpoint of another slice, which must be served throughout: one that has become empty would
+//! not be taken for the effect. That the slice was changed, and not deleted and made again, is seen in the suite's own
+//! watch.
 use harness::{
     case::{Case, Tier},
     context::Context,

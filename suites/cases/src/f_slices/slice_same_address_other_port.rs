@@ -1,9 +1,9 @@
-//! `slice-same-address-other-port`: two slices list one address with different port numbers. For two Service ports, each reaches
-//! its own number; for one Service port, both numbers are served. Removing one slice leaves the other: the remaining Service port
-//! fails no connection, and what the removed slice listed is not served any more.
+//! `slice-same-address-other-port`: two slices list one address with different port numbers. For two Service ports,
+//! each reaches its own number; for one Service port, both numbers are served. Removing one slice leaves the other: the
+//! remaining Service port fails no connection, and what the removed slice listed is not served any more.
 //!
-//! This is what the mirror of an Endpoints object with two subsets looks like. The backend answers on both numbers throughout,
-//! with an identity of each.
+//! This is what the mirror of an Endpoints object with two subsets looks like. The backend answers on both numbers
+//! throughout, with an identity of each.
 use futures::future::try_join;
 use harness::{
     case::Case,

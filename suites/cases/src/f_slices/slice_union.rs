@@ -1,9 +1,9 @@
-//! `slice-union`: the endpoints of all slices of a Service are served together. Two slices with an endpoint each, which are
-//! created before and after the Service and written again in another order; and 252 endpoints of 28 addresses, nine slices with
-//! a port number of their own each.
+//! `slice-union`: the endpoints of all slices of a Service are served together. Two slices with an endpoint each, which
+//! are created before and after the Service and written again in another order; and 252 endpoints of 28 addresses, nine
+//! slices with a port number of their own each.
 //!
-//! The seed decides the order of all events. Few backends with many ports stand for many backends: each port answers with an
-//! identity of its own.
+//! The seed decides the order of all events. Few backends with many ports stand for many backends: each port answers
+//! with an identity of its own.
 use harness::{
     case::Case,
     context::Context,
