@@ -39,9 +39,9 @@ mod h_udp;
 mod i_policies;
 mod j_loadbalancer;
 mod k_affinity;
-mod n_restart;
-mod m_families;
 mod l_topology;
+mod m_families;
+mod n_restart;
 mod null_slice;
 
 use harness::case::Case;

@@ -6,9 +6,9 @@ pub(crate) mod frontends_not_crossed;
 pub(crate) mod one_backend;
 pub(crate) mod own_connection_untouched;
 pub(crate) mod reply_from_frontend;
+pub(crate) mod same_port_tcp_udp;
 pub(crate) mod service_change_live;
 pub(crate) mod service_deleted_vip_dead;
-pub(crate) mod same_port_tcp_udp;
 pub(crate) mod service_without_selector;
 pub(crate) mod spread_all_endpoints;
 

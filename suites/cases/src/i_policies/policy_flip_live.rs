@@ -13,8 +13,8 @@ use harness::{
     destination::Destination,
     fence,
     flows::Flows,
-    policies::Policies,
     own_targets::OwnTargets,
+    policies::Policies,
     verdict::Halt,
     waiting::Within,
 };

@@ -6,8 +6,8 @@ use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     fence, host_servers,
-    policies::Policies,
     own_targets::record_sources,
+    policies::Policies,
     verdict::Halt,
     waiting::Within,
 };

@@ -10,9 +10,9 @@ use harness::{
     context::Context,
     destination::Destination,
     frontends::{self, Frontends, Range},
+    own_targets::OwnTargets,
     pods::{Backend, endpoints},
     policies::{At, Policies},
-    own_targets::OwnTargets,
     verdict::Halt,
 };
 use oracle::history::Transport;

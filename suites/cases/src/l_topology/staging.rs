@@ -12,10 +12,10 @@ use harness::{
     frontends::{self, Frontends},
     hints::{self, Hinted},
     names::Key,
+    own_targets::OwnTargets,
     pods::Backend,
     policies::Policies,
     probing::identities,
-    own_targets::OwnTargets,
     verdict::Halt,
 };
 use oracle::{check::Permitted, history::Transport};

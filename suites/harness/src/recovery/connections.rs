@@ -100,8 +100,7 @@ impl Connections {
             dialled.push((client, targets.flatten().collect()));
         }
         let starts = dialled.into_iter().map(async |(client, targets)| {
-            let entry =
-                |target: &Destination| target.established(1, cx.longest(), cx.limits());
+            let entry = |target: &Destination| target.established(1, cx.longest(), cx.limits());
             let run = probing::begin(cx, &client, targets.iter().map(entry).collect()).await?;
             Ok::<_, Halt>((client, targets, run))
         });
@@ -169,10 +168,8 @@ impl Connections {
                     continue;
                 }
                 fate.healthy += 1;
-                fate.findings.extend(flow::flows(
-                    &observed,
-                    &target.flows(client, 1, cx.limits()),
-                ));
+                fate.findings
+                    .extend(flow::flows(&observed, &target.flows(client, 1, cx.limits())));
             }
         }
         Ok(fate)
