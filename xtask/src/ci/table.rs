@@ -282,7 +282,7 @@ fn clusters() -> Vec<Part> {
             lab(
                 Some("kube-proxy-nftables"),
                 "plumbline-nftables",
-                "^(release-prefix-(null-slice|object-deleted)|release-established-flows|clusterip-.*|kubesvc-shared-.*|uninstall-.*)$",
+                "^(release-prefix-(null-slice|object-deleted)|release-established-flows|clusterip-(from-pod|no-endpoints-refused)|kubesvc-shared-.*|uninstall-.*)$",
             ),
         ),
         suite(
@@ -291,7 +291,7 @@ fn clusters() -> Vec<Part> {
             lab(
                 Some("kube-proxy-iptables"),
                 "plumbline-iptables",
-                "^(clusterip-.*|release-prefix-null-slice)$",
+                "^(clusterip-(from-pod|no-endpoints-refused)|release-prefix-null-slice)$",
             ),
         ),
         // Real kubelets, a real control plane and another project's pod network: what labs could emulate wrongly.
@@ -300,7 +300,7 @@ fn clusters() -> Vec<Part> {
             kind(
                 None,
                 "plumbline-kind",
-                "^(clusterip-.*|kubesvc-reachable|release-prefix-one-of-two|stale-sock-legacy-multi|uninstall-leaves-nothing)$",
+                "^(clusterip-(from-pod|no-endpoints-refused)|kubesvc-reachable|release-prefix-one-of-two|stale-sock-legacy-multi|uninstall-leaves-nothing)$",
             ),
         ),
         on_kind(
@@ -308,7 +308,7 @@ fn clusters() -> Vec<Part> {
             kind(
                 Some("kube-proxy-nftables"),
                 "plumbline-kind-proxy",
-                "^clusterip-.*$",
+                "^clusterip-(from-pod|no-endpoints-refused)$",
             ),
         ),
         // What users do with their own: a target file that the suite does not know, on a cluster that the run makes.

@@ -17,13 +17,16 @@ use super::{
     job::{self, Jobs, OnLine},
     parts::{BUILT, Lane, Part, Work},
     plan::BASELINE,
-    test_programs,
+    test_programs, tree,
 };
-use crate::steps;
+use crate::{mutants::Part as MutantPart, steps};
 
 /// Folder of the parts' and set-ups' output, below the root of the repository. It is outside the folders of reports,
 /// which a run of the suite clears.
 pub(crate) const OUTPUT: &str = "target/ci";
+
+/// Parts of the mutants, of which each run has one: all of them take two processors more than half an hour.
+const MUTANT_PARTS: usize = 3;
 
 /// A part that runs.
 pub(crate) struct RunningPart<'a> {
@@ -169,7 +172,11 @@ impl<'a> RunningPart<'a> {
         } else {
             self.baseline.take().into_iter().collect()
         };
-        let mut arguments: Vec<OsString> = ["xtask", "mutants"].map(OsString::from).into();
+        let part = MutantPart::of_commit(&tree::of_commit(&steps::root(), "HEAD")?.commit, MUTANT_PARTS).to_string();
+        self.print(&format!(
+            "=== part {part} of the mutants; each commit has another, and all run every night"
+        ));
+        let mut arguments: Vec<OsString> = ["xtask", "mutants", "--part", &part].map(OsString::from).into();
         for report in reports {
             self.print(&format!(
                 "=== verdicts of the unmutated agent: {}",

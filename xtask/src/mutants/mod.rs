@@ -19,9 +19,11 @@ mod trial;
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
+    fmt::{self, Display, Formatter},
     num::NonZero,
     path::PathBuf,
     process::ExitCode,
+    str::FromStr,
     sync::{Mutex, PoisonError},
     thread,
     time::Duration,
@@ -45,6 +47,9 @@ pub(crate) struct Arguments {
     /// Only mutants whose name contains this text
     #[arg(long, default_value = "")]
     only: String,
+    /// Only a part of them, such as 2/3: the second of three, of which each mutant is in one
+    #[arg(long, value_name = "PART/OF", default_value = "1/1")]
+    part: Part,
     /// Run every case on every mutant, which takes hours: shows which cases catch which bugs
     #[arg(long)]
     every_case: bool,
@@ -75,6 +80,49 @@ const T_HEAL: Duration = Duration::from_secs(90);
 /// Controls: the first of these that is not meant to catch the mutant must pass on it.
 const CONTROLS: [&str; 2] = ["clusterip-from-pod", "kubesvc-reachable"];
 
+/// A part of the mutants: every so manieth, of all in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// From 1.
+    number: usize,
+    of: usize,
+}
+
+impl Part {
+    /// One of so many parts for a commit, by its name: the parts of commits that follow each other are all of them, in
+    /// time.
+    pub(crate) fn of_commit(name: &str, of: usize) -> Self {
+        let end = name.len().saturating_sub(4);
+        let hash = name.get(end..).and_then(|end| usize::from_str_radix(end, 16).ok());
+        Self {
+            number: hash.unwrap_or_default() % of + 1,
+            of,
+        }
+    }
+
+    fn has(self, place: usize) -> bool {
+        place % self.of == self.number - 1
+    }
+}
+
+impl FromStr for Part {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (number, of) = text.split_once('/').unwrap_or_default();
+        match (number.parse(), of.parse()) {
+            (Ok(number), Ok(of)) if (1..=of).contains(&number) => Ok(Self { number, of }),
+            _ => Err("expected a part and the number of parts, such as 2/3".to_owned()),
+        }
+    }
+}
+
+impl Display for Part {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.number, self.of)
+    }
+}
+
 /// An agent with a bug.
 struct Mutant {
     name: String,
@@ -90,8 +138,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     e2e::build(&[&e2e::PROGRAMS[..], &["mutants"]].concat())?;
     let mut mutants = list()?;
     mutants.retain(|mutant| mutant.name.contains(&arguments.only));
+    let all = mutants.len();
+    let mut places = 0..all;
+    mutants.retain(|_| places.next().is_some_and(|place| arguments.part.has(place)));
+    if mutants.len() < all {
+        println!("{} of {all} mutants: part {}", mutants.len(), arguments.part);
+    }
     if mutants.is_empty() {
-        bail!("no mutant's name contains {:?}", arguments.only);
+        bail!("part {} of the mutants whose names contain {:?} has none", arguments.part, arguments.only);
     }
     steps::ask_for_root("making the clusters")?;
     let baseline = if arguments.baseline.is_empty() {
@@ -311,6 +365,20 @@ mod tests {
             caught_by: caught_by.iter().map(|case| (*case).to_owned()).collect(),
             passed_by: BTreeSet::new(),
             through: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn each_mutant_is_in_one_part_and_each_commit_has_a_part() {
+        let parts = ["1/3", "2/3", "3/3"].map(|text| text.parse::<Part>().unwrap());
+        for place in 0..10 {
+            assert_eq!(parts.iter().filter(|part| part.has(place)).count(), 1, "{place}");
+        }
+        for (name, part) in [("c20a0000", "1/3"), ("c20a0001", "2/3"), ("c20a0005", "3/3"), ("", "1/3")] {
+            assert_eq!(Part::of_commit(name, 3).to_string(), part, "{name}");
+        }
+        for text in ["", "3", "0/3", "4/3", "1/0", "a/b"] {
+            assert!(text.parse::<Part>().is_err(), "{text}");
         }
     }
 
