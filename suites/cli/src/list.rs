@@ -122,7 +122,7 @@ fn claim_table(parts: Parts<'_>) -> String {
     let shown = || claims::all().filter(|claim| parts.has_claim(claim));
     let decided = shown().filter(|claim| !claim.cases().is_empty()).count();
     text + &format!(
-        "{}, {decided} of them with a case",
+        "{}, {decided} decided",
         counted(shown().count(), "claim", "claims")
     )
 }
@@ -296,7 +296,7 @@ mod tests {
         );
         let case = ["clusterip-from-pod".parse().unwrap()];
         let claims = claim_table(Parts(&case));
-        assert!(claims.ends_with("1 claim, 1 of them with a case"), "{claims}");
+        assert!(claims.ends_with("1 claim, 1 decided"), "{claims}");
         assert_eq!(claim_objects(Parts(&case)).len(), 1);
     }
 }
