@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn what_lasts_is_taken_back_when_its_time_is_over() {
         let script = lasting("true", "echo over >&2", Duration::from_secs(1));
-        let child = Command::new("sh")
+        let mut child = Command::new("sh")
             .args(["-ec", &script])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -194,9 +194,9 @@ mod tests {
             .spawn()
             .unwrap();
         let mut said = String::new();
-        BufReader::new(child.stderr.unwrap())
-            .read_line(&mut said)
-            .unwrap();
+        let stderr = child.stderr.take().unwrap();
+        BufReader::new(stderr).read_line(&mut said).unwrap();
         assert_eq!(said.trim(), "over");
+        child.wait().unwrap();
     }
 }

@@ -70,7 +70,7 @@ impl Scope {
     }
 
     /// The endpoints, of one backend on each of two nodes, before and after.
-    fn listed<'a>(self, [first, second]: &'a [Backend; 2], before: bool) -> Vec<(&'a Backend, Condition)> {
+    fn listed(self, [first, second]: &[Backend; 2], before: bool) -> Vec<(&Backend, Condition)> {
         let drains = if before {
             Condition::Ready
         } else {

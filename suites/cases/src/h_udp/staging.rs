@@ -99,7 +99,7 @@ impl Service {
                     inside.push(self.made.at_cluster_ip(&axis("cip"), transport, PORT, &none));
                 }
                 Frontend::NodePorts => {
-                    outside.extend(self.made.at_nodes(cx, &axis("np"), transport, &none)?)
+                    outside.extend(self.made.at_nodes(cx, &axis("np"), transport, &none)?);
                 }
                 Frontend::Balancers => {
                     let axis = axis("lb");
