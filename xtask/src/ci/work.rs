@@ -172,7 +172,8 @@ impl<'a> RunningPart<'a> {
         } else {
             self.baseline.take().into_iter().collect()
         };
-        let part = MutantPart::of_commit(&tree::of_commit(&steps::root(), "HEAD")?.commit, MUTANT_PARTS).to_string();
+        let part =
+            MutantPart::of_commit(&tree::of_commit(&steps::root(), "HEAD")?.commit, MUTANT_PARTS).to_string();
         self.print(&format!(
             "=== part {part} of the mutants; each commit has another, and all run every night"
         ));

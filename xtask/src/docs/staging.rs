@@ -72,7 +72,9 @@ impl Staging {
                 false => text.contains(&written) || path.ends_with(&file),
             });
             let Some((path, text)) = source else {
-                bail!("expected a source of the case {id} below {CASES}, found neither `{written}` nor {file}");
+                bail!(
+                    "expected a source of the case {id} below {CASES}, found neither `{written}` nor {file}"
+                );
             };
             let text = Text::of(path, text);
             if text.paragraphs.is_empty() {

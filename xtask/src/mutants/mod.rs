@@ -93,7 +93,9 @@ impl Part {
     /// time.
     pub(crate) fn of_commit(name: &str, of: usize) -> Self {
         let end = name.len().saturating_sub(4);
-        let hash = name.get(end..).and_then(|end| usize::from_str_radix(end, 16).ok());
+        let hash = name
+            .get(end..)
+            .and_then(|end| usize::from_str_radix(end, 16).ok());
         Self {
             number: hash.unwrap_or_default() % of + 1,
             of,
@@ -145,7 +147,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         println!("{} of {all} mutants: part {}", mutants.len(), arguments.part);
     }
     if mutants.is_empty() {
-        bail!("part {} of the mutants whose names contain {:?} has none", arguments.part, arguments.only);
+        bail!(
+            "part {} of the mutants whose names contain {:?} has none",
+            arguments.part,
+            arguments.only
+        );
     }
     steps::ask_for_root("making the clusters")?;
     let baseline = if arguments.baseline.is_empty() {
@@ -374,7 +380,12 @@ mod tests {
         for place in 0..10 {
             assert_eq!(parts.iter().filter(|part| part.has(place)).count(), 1, "{place}");
         }
-        for (name, part) in [("c20a0000", "1/3"), ("c20a0001", "2/3"), ("c20a0005", "3/3"), ("", "1/3")] {
+        for (name, part) in [
+            ("c20a0000", "1/3"),
+            ("c20a0001", "2/3"),
+            ("c20a0005", "3/3"),
+            ("", "1/3"),
+        ] {
             assert_eq!(Part::of_commit(name, 3).to_string(), part, "{name}");
         }
         for text in ["", "3", "0/3", "4/3", "1/0", "a/b"] {
