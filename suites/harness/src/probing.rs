@@ -317,7 +317,7 @@ pub fn judge_shares(
     }
 }
 
-/// Verdict: of new connections, [`SPREAD`] for each backend of a target, every client is served by all of these, and each of them
+/// Verdict: of new connections, 100 for each backend of a target, every client is served by all of these, and each of them
 /// gets between half and twice its fair share of all clients' together.
 pub async fn judge_spread(cx: &Context, clients: &[Client], targets: &[Destination]) -> Result<(), Halt> {
     let _spent = cx.clock().during(Activity::Judging);

@@ -324,7 +324,17 @@ mod tests {
                 "stale-restart-loop-no-growth",
                 "ready-means-served",
                 "frontend-moves-owner",
-                "frontend-moves-owner-lb"
+                "frontend-moves-owner-lb",
+                "service-change-live",
+                "service-change-live-lb",
+                "churn-converges",
+                "ready-flap-keeps-established",
+                "terminating-drains-established",
+                "rollout-no-loss",
+                "affinity-sticks",
+                "affinity-expires",
+                "restart-no-new-failure",
+                "atomic-endpoint-switch",
             ]
         );
         assert_eq!(

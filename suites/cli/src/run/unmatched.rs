@@ -167,14 +167,14 @@ mod tests {
                 .to_string()
                 .starts_with("--skip '.' leaves out every case: ")
         );
-        let parts = ["K".parse().unwrap()];
+        let parts = ["O".parse().unwrap()];
         let error = named(&Wanted {
             parts: &parts,
             ..Wanted::default()
         });
         let error = error.unwrap_err().to_string();
         assert!(
-            error.starts_with("the area K ") && error.contains("no case yet"),
+            error.starts_with("the area O ") && error.contains("no case yet"),
             "{error}"
         );
     }

@@ -35,8 +35,8 @@ pub(super) fn render(case: &Case, detail: Detail, is_open: bool) -> Markup {
                 @if let Some(evidence) = &earlier.evidence { p class="small" { "its evidence: " (link(evidence)) } }
             }
             (findings(case, detail))
-            (axes(case))
-            @if !case.recorded.is_empty() {
+            (axes(case, detail))
+            @if detail.has_lists() && !case.recorded.is_empty() {
                 details class="small" {
                     summary { "Recorded, not judged" }
                     dl { @for (name, value) in &case.recorded { dt { (name) } dd { (value) } } }
@@ -85,18 +85,18 @@ fn findings(case: &Case, detail: Detail) -> Markup {
     let (shown, more) = all.split_at(all.len().min(SHOWN));
     let (folded, left_out) = more.split_at(more.len().min(detail.more_findings()));
     html! {
-        @for (axis, finding) in shown { (one(axis, finding)) }
+        @for (axis, finding) in shown { (one(axis, finding, detail)) }
         @if !folded.is_empty() {
             details class="small" {
                 summary { (counted(more.len(), "more finding", "more findings")) }
-                @for (axis, finding) in folded { (one(axis, finding)) }
+                @for (axis, finding) in folded { (one(axis, finding, detail)) }
                 @if !left_out.is_empty() { p class="soft" { (left_out.len()) " more are in report.yaml." } }
             }
         }
     }
 }
 
-fn one(axis: &Axis, finding: &Finding) -> Markup {
+fn one(axis: &Axis, finding: &Finding, detail: Detail) -> Markup {
     let attempts: Vec<&str> = finding
         .attempts
         .iter()
@@ -114,7 +114,7 @@ fn one(axis: &Axis, finding: &Finding) -> Markup {
                 dt { "expected" } dd { (finding.expected) }
                 dt { "found" } dd { (finding.found) }
             }
-            @if !attempts.is_empty() {
+            @if detail.has_lists() && !attempts.is_empty() {
                 details class="small" { summary { "first attempts" } pre { (attempts.join("\n")) } }
             }
         }
@@ -122,14 +122,14 @@ fn one(axis: &Axis, finding: &Finding) -> Markup {
 }
 
 /// Axes without a finding that did not pass, all axes, and those that did not run.
-fn axes(case: &Case) -> Markup {
+fn axes(case: &Case, detail: Detail) -> Markup {
     let unexplained = case.axes.iter();
     let unexplained = unexplained.filter(|axis| axis.verdict != Verdict::Pass && axis.findings.is_empty());
     html! {
         @for axis in unexplained {
             p class="small" { span class=(axis.verdict.name()) { (sign(axis.verdict)) " " (axis.name) } ": " (axis.why) }
         }
-        @if !case.axes.is_empty() {
+        @if detail.has_lists() && !case.axes.is_empty() {
             details class="small" {
                 summary { (counted(case.axes.len(), "axis", "axes")) }
                 ul class="names" {

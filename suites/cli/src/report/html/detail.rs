@@ -5,12 +5,17 @@ use super::super::format::{Case, Report};
 /// Timelines of which a page can show everything; those of failures count twice.
 const ROOM: usize = 60;
 
+/// Timelines of which a page can show the most important lanes.
+const ROOM_FOR_LESS: usize = 150;
+
 /// Limits for each case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Detail {
     lanes: usize,
     more_lanes: usize,
     more_findings: usize,
+    marks: usize,
+    lists: bool,
 }
 
 impl Detail {
@@ -19,11 +24,21 @@ impl Detail {
         lanes: 16,
         more_lanes: 12,
         more_findings: 20,
+        marks: usize::MAX,
+        lists: true,
     };
     const LESS: Self = Self {
         lanes: 8,
         more_lanes: 0,
         more_findings: 0,
+        ..Self::ALL
+    };
+
+    const LEAST: Self = Self {
+        lanes: 1,
+        marks: 4,
+        lists: false,
+        ..Self::LESS
     };
 
     /// The limits of a page with the cases of these reports.
@@ -33,7 +48,8 @@ impl Detail {
         let weight = |case: &Case| 1 + usize::from(case.fails_the_run());
         match with_timelines.map(weight).sum::<usize>() {
             0..=ROOM => Self::ALL,
-            _ => Self::LESS,
+            ..=ROOM_FOR_LESS => Self::LESS,
+            _ => Self::LEAST,
         }
     }
 
@@ -45,6 +61,16 @@ impl Detail {
     /// Limit of folded lanes of a case that failed.
     pub(super) fn more_lanes(self) -> usize {
         self.more_lanes
+    }
+
+    /// Limit of marks of a chart.
+    pub(super) fn marks(self) -> usize {
+        self.marks
+    }
+
+    /// Whether all axes, first attempts, and what was recorded, are listed. The report itself always has them.
+    pub(super) fn has_lists(self) -> bool {
+        self.lists
     }
 
     /// Limit of folded findings.

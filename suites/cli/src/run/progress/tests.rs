@@ -234,7 +234,7 @@ fn explanation() -> Explanation {
                 .into(),
         ),
         next: "Look at how the agent releases a backend when endpoints is null; the timeline is in \
-               target/plumbline/evidence/release-prefix-null-slice."
+               evidence/release-prefix-null-slice."
             .into(),
     }
 }

@@ -110,6 +110,13 @@ impl<'a> Chart<'a> {
         }
     }
 
+    /// The same with at most so many marks: the first ones.
+    pub(super) fn with_marks(mut self, most: usize) -> Self {
+        self.more_marks += self.marks.len().saturating_sub(most);
+        self.marks.truncate(most);
+        self
+    }
+
     /// The marks, numbered from 1 in this order.
     pub(super) fn marks(&self) -> &[&'a Mark] {
         &self.marks

@@ -46,7 +46,7 @@ pub(in super::super) fn render(case: &Case, detail: Detail) -> Markup {
     let left_out = timeline.lanes.len() + timeline.more_lanes - first.len() - others.len();
     html! {
         figure class="timeline" {
-            (drawn(&case.id, &Chart::of(timeline, first, &axes)))
+            (drawn(&case.id, &Chart::of(timeline, first, &axes).with_marks(detail.marks())))
             @if !others.is_empty() {
                 details class="small" {
                     summary { (counted(others.len(), "more client and destination", "more clients and destinations")) }
