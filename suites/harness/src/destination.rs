@@ -13,6 +13,9 @@ use crate::{
     limits::{Limits, Profile},
 };
 
+/// Clients and what they dial.
+pub type Vantage = (Vec<Client>, Vec<Destination>);
+
 /// Handshakes of TLS of a client with a target that are under way at once in a window. Where the machine can't keep the pace,
 /// more of them only slow each other and the server down, until none is done in its time: those that are late then begin
 /// late, and the window lasts longer.

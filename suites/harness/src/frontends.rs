@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use crate::{
     background::Background,
-    client::Client,
     context::Context,
     destination::Destination,
     names::{self, Key, Kind},
@@ -151,8 +150,7 @@ pub enum Range {
     Second,
 }
 
-/// Clients and what they dial.
-pub type Vantage = (Vec<Client>, Vec<Destination>);
+pub use crate::destination::Vantage;
 
 impl Frontends {
     /// Creates the manifest's objects named `${service}`, a Service among them.
@@ -498,6 +496,8 @@ pub async fn hold_all(cx: &Context, begun: Vec<Background>) -> Result<(), Halt> 
 #[cfg(test)]
 mod tests {
     use cluster::Place;
+
+    use crate::client::Client;
 
     use super::*;
 

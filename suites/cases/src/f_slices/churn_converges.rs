@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 use super::{PORT, TARGET, WEB, row};
 
 pub(crate) const CASE: Case = Case {
+    manifest: include_str!("slices.yaml"),
     needs: Needs {
         nodes: 2,
         ..super::NEEDS

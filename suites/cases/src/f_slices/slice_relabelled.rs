@@ -21,6 +21,7 @@ use serde_json::json;
 use super::{PORT, Point, TARGET, WEB, points, row};
 
 pub(crate) const CASE: Case = Case {
+    manifest: include_str!("slices.yaml"),
     tier: Tier::Robustness,
     ..row(
         &["slice-relabelled"],

@@ -31,7 +31,7 @@ pub(crate) const CASE: Case = Case {
         target: &[],
     },
     disruptive: false,
-    manifest: staging::MANIFEST,
+    manifest: include_str!("policies.yaml"),
     longest: Duration::from_secs(240),
     takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),

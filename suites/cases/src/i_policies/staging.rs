@@ -18,9 +18,6 @@ use harness::{
 use oracle::history::Transport;
 use serde_json::{Value, json};
 
-/// Objects of every case of the area.
-pub(super) const MANIFEST: &str = include_str!("policies.yaml");
-
 const PORT: u16 = 7480;
 const TARGET: u16 = 8080;
 const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Udp];

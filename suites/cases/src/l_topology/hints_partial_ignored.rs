@@ -26,7 +26,7 @@ pub(crate) const CASE: Case = Case {
     features: &["topology-hints"],
     needs: staging::NEEDS,
     disruptive: false,
-    manifest: staging::MANIFEST,
+    manifest: include_str!("hints.yaml"),
     longest: Duration::from_secs(240),
     takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),

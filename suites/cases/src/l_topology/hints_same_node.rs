@@ -28,7 +28,7 @@ pub(crate) const CASE: Case = Case {
     features: &["prefer-same-node"],
     needs: staging::NEEDS,
     disruptive: false,
-    manifest: staging::MANIFEST,
+    manifest: include_str!("hints.yaml"),
     longest: Duration::from_secs(300),
     takes_at_least: Duration::ZERO,
     run: |cx| Box::pin(run(cx)),

@@ -21,8 +21,6 @@ use harness::{
 use oracle::{check::Permitted, history::Transport};
 use serde_json::json;
 
-/// Objects of every case of the area.
-pub(super) const MANIFEST: &str = include_str!("hints.yaml");
 /// Zones are the nodes' own, by their labels.
 pub(super) const NEEDS: Needs = Needs {
     nodes: 2,
