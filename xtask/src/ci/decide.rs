@@ -204,7 +204,7 @@ mod tests {
     }
 
     const ALWAYS: [&str; 3] = ["test", "lint", "docs"];
-    const SUITES: [&str; 8] = [
+    const SUITES: [&str; 7] = [
         "e2e",
         "mutants",
         "real-apiservers",
@@ -212,7 +212,6 @@ mod tests {
         "kube-proxy-iptables",
         "kind",
         "kind-kube-proxy",
-        "kind-own-target",
     ];
 
     fn everything() -> Vec<&'static str> {
@@ -288,10 +287,7 @@ mod tests {
         );
         check("suites/targets/kube-proxy-nftables.yaml", &[&ALWAYS, &SUITES]);
         check("reference-agent/deploy/agent.yaml", &[&ALWAYS, &SUITES]);
-        check(
-            "chaos/mutants/src/main.rs",
-            &[&ALWAYS, &["mutants", "kind-own-target"]],
-        );
+        check("chaos/mutants/src/main.rs", &[&ALWAYS, &["mutants"]]);
         check("ebpf/packets/src/rows/new.rs", &[&ALWAYS, &["fuzz"]]);
         check("ebpf/bench/src/main.rs", &[&ALWAYS]);
         // The agent and the suite evict by it; neither the verifier nor fuzzing does.

@@ -311,22 +311,6 @@ fn clusters() -> Vec<Part> {
                 "^clusterip-(from-pod|no-endpoints-refused)$",
             ),
         ),
-        // What users do with their own: a target file that the suite does not know, on a cluster that the run makes.
-        Part {
-            work: Work::Cargo(&[
-                "xtask",
-                "brand-x",
-                "--",
-                "--filter",
-                "^(clusterip-from-pod|release-prefix-empty-list)$",
-            ]),
-            inputs: Inputs::Of {
-                packages: &["plumbline", "mutants"],
-                tests: false,
-                paths: &["chaos/mutants/deploy"],
-            },
-            ..on_kind("kind-own-target", kind(None, "", ""))
-        },
     ]
 }
 
