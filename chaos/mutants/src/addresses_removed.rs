@@ -1,4 +1,4 @@
-//! With a deleted Service, its load balancer addresses and external IPs go, whoever else has them.
+//! Deleting a Service removes its load balancer addresses and external IPs, even if other Services have them, too.
 //!
 //! The bug of an agent that does not count the Services of an address: another Service there is not served until it
 //! changes.

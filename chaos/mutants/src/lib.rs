@@ -643,7 +643,7 @@ impl Mutant {
                 "connections from outside to a Service without endpoints are dropped, and not refused"
             }
             Self::ClosedPortsDropped => {
-                "packets to an endpoint whose port is closed are dropped, so that no client is told so"
+                "packets to an endpoint whose port is closed are dropped instead of refused"
             }
             Self::ServicesForgotten => {
                 "at its start, no Service has backends until the lists of the API are there"

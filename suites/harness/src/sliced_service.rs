@@ -82,6 +82,29 @@ impl SlicedService {
         })
     }
 
+    /// One in each family for each of these shapes of a case, by its name, that runs; all of them list these backends as
+    /// ready. A shape has a backend port of its own, of `targets`, so that no backend of one is another's. `values` makes
+    /// those of [`Self::create`] for a shape's name, a family and a port.
+    pub async fn create_shapes<T: Copy>(
+        cx: &Context,
+        shapes: &[(&str, T)],
+        targets: &[u16],
+        ready: &[Backend],
+        values: impl Fn(&str, Family, u16) -> Value,
+    ) -> Result<Vec<(Self, T)>, Halt> {
+        let shapes = cx.axes().choose(shapes.to_vec(), |(name, _)| (*name).to_owned());
+        let mut services = Vec::new();
+        for family in cx.families() {
+            for ((name, shape), target) in shapes.iter().zip(targets) {
+                let values = values(name, family, *target);
+                let listed = all_in(ready, Condition::Ready);
+                let made = Self::create(cx, &format!("{family}, {name}"), family, values, listed).await?;
+                services.push((made, *shape));
+            }
+        }
+        Ok(services)
+    }
+
     /// Its axis.
     #[must_use]
     pub fn axis(&self) -> &str {

@@ -2,9 +2,9 @@
 //! clients reach only the new backends; the former ones, alive and answering, get nothing. What was opened through the
 //! former Service and keeps sending from its source port never reaches a new backend.
 //!
-//! A datagram to a ClusterIP that has a new owner is that owner's (`frontend-moves-owner`): of sockets whose ClusterIP
-//! is reused, connections are judged, and where datagrams go is recorded. Where the name alone is reused, the former
-//! ClusterIP is nobody's, and neither reaches a new backend there.
+//! Where the ClusterIP is reused, only connections are judged: datagrams have to follow the address to its new Service
+//! (`frontend-moves-owner`), and where they go is recorded. Where only the name is reused, no Service has the former
+//! ClusterIP, and neither connections nor datagrams to it may reach a new backend.
 use std::time::{Duration, Instant};
 
 use cluster::Family;

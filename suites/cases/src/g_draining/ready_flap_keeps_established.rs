@@ -57,21 +57,13 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let namespace = cx.namespace().await?;
     let all = frontends::serving(cx, &namespace, &["flapping", "steady"], &TARGETS, &TARGETS).await?;
     let (flapping, steady) = all.split_at(1);
-    let mut services = Vec::new();
-    let shapes = cx
-        .axes()
-        .choose(SHAPES.to_vec(), |(shape, _)| (*shape).to_owned());
-    for family in cx.families() {
-        for ((shape, has_another), target) in shapes.iter().zip(TARGETS) {
-            let (axis, values) = (
-                format!("{family}, {shape}"),
-                values(&namespace, shape, family, target),
-            );
-            let ready = all_in(flapping, Condition::Ready);
-            let made = SlicedService::create(cx, &axis, family, values, ready).await?;
-            services.push((made, if *has_another { steady } else { &steady[..0] }));
-        }
-    }
+    let values = |shape: &str, family, target| values(&namespace, shape, family, target);
+    let services = SlicedService::create_shapes(cx, &SHAPES, &TARGETS, flapping, values).await?;
+    let beside = |has_another| if has_another { steady } else { &steady[..0] };
+    let services: Vec<(SlicedService, &[Backend])> = services
+        .into_iter()
+        .map(|(service, has_another)| (service, beside(has_another)))
+        .collect();
     let within = Within::from_now(cx.limits().service);
     fence::pass(cx).await?;
     let before = everywhere(

@@ -56,21 +56,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let names = ["draining", "b1", "b2"];
     let all = frontends::serving(cx, &namespace, &names, &TARGETS, &TARGETS).await?;
     let (draining, stopping) = all.split_at(1);
-    let mut services = Vec::new();
-    let shapes = cx
-        .axes()
-        .choose(SHAPES.to_vec(), |(shape, _)| (*shape).to_owned());
-    for family in cx.families() {
-        for ((shape, beside), target) in shapes.iter().zip(TARGETS) {
-            let (axis, values) = (
-                format!("{family}, {shape}"),
-                values(&namespace, shape, family, target),
-            );
-            let ready = all_in(&all, Condition::Ready);
-            let made = SlicedService::create(cx, &axis, family, values, ready).await?;
-            services.push((made, *beside));
-        }
-    }
+    let values = |shape: &str, family, target| values(&namespace, shape, family, target);
+    let services = SlicedService::create_shapes(cx, &SHAPES, &TARGETS, &all, values).await?;
     let within = Within::from_now(cx.limits().service);
     fence::pass(cx).await?;
     let control = everywhere(cx, services.iter().map(|(service, _)| service), Seen::All(&all))?;

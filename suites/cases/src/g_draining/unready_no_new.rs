@@ -48,21 +48,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let names = ["leaving", "b1", "b2"];
     let all = frontends::serving(cx, &namespace, &names, &TARGETS, &TARGETS).await?;
     let (leaving, others) = all.split_at(1);
-    let mut services = Vec::new();
-    let shapes = cx
-        .axes()
-        .choose(SHAPES.to_vec(), |(shape, _)| (*shape).to_owned());
-    for family in cx.families() {
-        for ((shape, becomes), target) in shapes.iter().zip(TARGETS) {
-            let (axis, values) = (
-                format!("{family}, {shape}"),
-                values(&namespace, shape, family, target),
-            );
-            let ready = all_in(&all, Condition::Ready);
-            let made = SlicedService::create(cx, &axis, family, values, ready).await?;
-            services.push((made, *becomes));
-        }
-    }
+    let values = |shape: &str, family, target| values(&namespace, shape, family, target);
+    let services = SlicedService::create_shapes(cx, &SHAPES, &TARGETS, &all, values).await?;
     let seen = |seen| everywhere(cx, services.iter().map(|(service, _)| service), seen);
     let within = Within::from_now(cx.limits().service);
     fence::pass(cx).await?;

@@ -56,7 +56,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let (former, new) = (&pods[..1], &pods[1]);
     let mut services = Vec::new();
     for family in cx.families() {
-        // It lists the address all the while, whoever has it.
+        // This Service lists the address throughout, so that the agent has a reason to keep the backend.
         Service::create(cx, family, (&namespace, "other"), &[], former).await?;
         services.push(Service::create(cx, family, (&namespace, "deleted"), &THROUGH, former).await?);
     }

@@ -52,23 +52,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let placed = ["gone", "b1", "b2"].map(|name| (name, node.as_str()));
     let all = frontends::serving_on(cx, &namespace, &placed, &TARGETS, &TARGETS).await?;
     let (gone, others) = all.split_at(1);
-    let mut services = Vec::new();
-    let shapes = cx
-        .axes()
-        .choose(SHAPES.to_vec(), |(shape, _)| (*shape).to_owned());
-    for family in cx.families() {
-        for ((shape, becomes), target) in shapes.iter().zip(TARGETS) {
-            let (axis, values) = (
-                format!("{family}, {shape}"),
-                values(&namespace, shape, family, target),
-            );
-            let only = all_in(gone, Condition::Ready);
-            services.push((
-                SlicedService::create(cx, &axis, family, values, only).await?,
-                *becomes,
-            ));
-        }
-    }
+    let values = |shape: &str, family, target| values(&namespace, shape, family, target);
+    let services = SlicedService::create_shapes(cx, &SHAPES, &TARGETS, gone, values).await?;
     // At one node from outside: bindings across nodes are no claim.
     let seen = |seen| -> Result<Vantages, Halt> {
         let inside = cx.clients().to_vec();
