@@ -106,7 +106,7 @@ impl Mutant {
             Self::FrontendsCrossed => &["frontends-not-crossed"],
             Self::BackendsProxied => &["headless-not-proxied"],
             Self::LocalUnasked => &["nodeport-any-node"],
-            Self::AffinityUnasked => &["spread-all-endpoints"],
+            Self::AffinityUnasked => &["spread-all-endpoints", "clusterip-from-pod"],
             Self::NodePortsTaken => &["own-connection-untouched"],
             Self::BalancersOwned => &["lb-address-as-source"],
             Self::DeletedServiceKept => &[

@@ -47,8 +47,8 @@ impl Detail {
         let with_timelines = cases.filter(|case| case.timeline.is_some());
         let weight = |case: &Case| 1 + usize::from(case.fails_the_run());
         match with_timelines.map(weight).sum::<usize>() {
-            0..=ROOM => Self::ALL,
-            ..=ROOM_FOR_LESS => Self::LESS,
+            weight if weight <= ROOM => Self::ALL,
+            weight if weight <= ROOM_FOR_LESS => Self::LESS,
             _ => Self::LEAST,
         }
     }
