@@ -7,12 +7,12 @@ use std::{
 
 use lb_abi::{
     Address, Backend, BackendId, Chosen, ChosenKey, Flow, Frontend, FrontendKey, Port, SocketRevnat,
-    SocketRevnatKey, Tuple,
+    SocketRevnatKey, Tuple, address_flags,
 };
 use lb_loader::LoaderError;
 
 use super::node::{Node, refused};
-use crate::udp::Connections;
+use crate::udp::{Connections, LiveMaps};
 
 /// Records of programs, made by a test.
 #[derive(Debug, Default)]
@@ -32,46 +32,62 @@ pub(super) struct Records {
 #[derive(Debug)]
 pub struct NodeConnections(pub(super) Node);
 
+impl LiveMaps for NodeConnections {
+    fn frontend(&self, key: &FrontendKey) -> Result<Option<Frontend>, LoaderError> {
+        Ok(value_of(key, self.0.contents().frontends))
+    }
+
+    fn is_nodes(&self, address: &Address) -> Result<bool, LoaderError> {
+        let flags = value_of(address, self.0.contents().addresses);
+        Ok(flags.is_some_and(|flags| flags & address_flags::NODE != 0))
+    }
+
+    fn backend(&self, id: BackendId) -> Result<Option<Backend>, LoaderError> {
+        Ok(value_of(&id, self.0.contents().backends))
+    }
+}
+
+fn value_of<K: PartialEq, V>(key: &K, entries: Vec<(K, V)>) -> Option<V> {
+    entries
+        .into_iter()
+        .find_map(|(found, value)| (found == *key).then_some(value))
+}
+
 impl Connections for NodeConnections {
-    fn end_flows(&mut self, is_stale: &mut dyn FnMut(&Tuple, &Flow) -> bool) -> Result<usize, LoaderError> {
+    fn end_flows(&self, is_stale: &mut dyn FnMut(&Tuple, &Flow) -> bool) -> Result<usize, LoaderError> {
+        // The lock is not held meanwhile: what decides reads the maps.
+        let flows = self.0.lock().records.flows.clone();
+        let stale: Vec<_> = flows.iter().filter(|(key, flow)| is_stale(key, flow)).collect();
         let mut state = self.0.lock();
-        let before = state.records.flows.len();
-        state.records.flows.retain(|key, flow| !is_stale(key, flow));
-        let ended = before - state.records.flows.len();
+        let ended = stale.len();
+        for (key, _) in stale {
+            state.records.flows.remove(key);
+        }
         let returning = std::mem::take(&mut state.records.returning);
         state.records.flows.extend(returning);
         Ok(ended)
     }
 
-    fn end_choices(
-        &mut self,
-        is_stale: &mut dyn FnMut(&ChosenKey, &Chosen) -> bool,
-    ) -> Result<(), LoaderError> {
-        let mut state = self.0.lock();
-        state.records.choices.retain(|key, chosen| !is_stale(key, chosen));
+    fn end_choices(&self, is_stale: &mut dyn FnMut(&ChosenKey, &Chosen) -> bool) -> Result<(), LoaderError> {
+        let mut choices = self.0.lock().records.choices.clone();
+        choices.retain(|key, chosen| !is_stale(key, chosen));
+        self.0.lock().records.choices = choices;
         Ok(())
     }
 
-    fn sockets(&mut self, show: &mut dyn FnMut(&SocketRevnatKey, &SocketRevnat)) -> Result<(), LoaderError> {
-        for (key, (remembered, _)) in &self.0.lock().records.sockets {
+    fn sockets(&self, show: &mut dyn FnMut(&SocketRevnatKey, &SocketRevnat)) -> Result<(), LoaderError> {
+        let sockets = self.0.lock().records.sockets.clone();
+        for (key, (remembered, _)) in &sockets {
             show(key, remembered);
         }
         Ok(())
     }
 
-    fn frontends(&mut self) -> Result<Vec<(FrontendKey, Frontend)>, LoaderError> {
-        Ok(self.0.contents().frontends)
-    }
-
-    fn addresses(&mut self) -> Result<Vec<(Address, u32)>, LoaderError> {
-        Ok(self.0.contents().addresses)
-    }
-
-    fn backends(&mut self) -> Result<Vec<(BackendId, Backend)>, LoaderError> {
+    fn backends(&self) -> Result<Vec<(BackendId, Backend)>, LoaderError> {
         Ok(self.0.contents().backends)
     }
 
-    fn end_sockets(&mut self, backend: SocketAddr, cookies: &HashSet<u64>) -> Result<usize, LoaderError> {
+    fn end_sockets(&self, backend: SocketAddr, cookies: &HashSet<u64>) -> Result<usize, LoaderError> {
         let mut state = self.0.lock();
         let records = &mut state.records;
         if records.failures > 0 {

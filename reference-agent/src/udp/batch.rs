@@ -10,7 +10,10 @@ use lb_abi::{
     flow_flags,
 };
 
-use super::lookup::{Lookup, address};
+use super::{
+    LiveMaps,
+    lookup::{Lookup, address},
+};
 use crate::{
     endpoint_address::{Protocol, TransportAddress, node_port},
     reconcile::{Departed, MovedFrontend},
@@ -103,7 +106,7 @@ impl Batch {
 
     /// Whether an entry of CONNTRACK is stale: its backend has departed from its service port, or is not in the map any more, or
     /// its frontend is not its service port's any more.
-    pub(super) fn is_stale_flow(&self, key: &Tuple, flow: &Flow, maps: &Lookup) -> bool {
+    pub(super) fn is_stale_flow<L: LiveMaps>(&self, key: &Tuple, flow: &Flow, maps: &Lookup<'_, L>) -> bool {
         if key.protocol != UDP || flow.flags & flow_flags::OWN != 0 {
             return false;
         }
@@ -127,36 +130,42 @@ impl Batch {
         };
         let departed = self.departed.get(&(flow.service, flow.backend));
         departed.is_some_and(|gone| gone.backend == backend)
-            || (self.unlisted_backends && maps.backends.get(&flow.backend) != Some(&backend))
+            || (self.unlisted_backends && maps.is_others(flow.backend, Some(backend)))
             || self.has_moved(&asked, flow.service, maps)
     }
 
     /// Whether an entry of CHOSEN is stale, as one of CONNTRACK is.
-    pub(super) fn is_stale_choice(&self, key: &ChosenKey, chosen: &Chosen, maps: &Lookup) -> bool {
+    pub(super) fn is_stale_choice<L: LiveMaps>(
+        &self,
+        key: &ChosenKey,
+        chosen: &Chosen,
+        maps: &Lookup<'_, L>,
+    ) -> bool {
         self.departed.contains_key(&(chosen.service, chosen.backend))
-            || (self.unlisted_backends && !maps.backends.contains_key(&chosen.backend))
+            || (self.unlisted_backends && maps.is_others(chosen.backend, None))
             || self.has_moved(&key.frontend, chosen.service, maps)
     }
 
     /// Whether the frontend that a client asked for has moved away from a service port.
-    fn has_moved(&self, asked: &FrontendKey, service: ServiceId, maps: &Lookup) -> bool {
+    fn has_moved<L: LiveMaps>(&self, asked: &FrontendKey, service: ServiceId, maps: &Lookup<'_, L>) -> bool {
         let may_have = self.unlisted_frontends
             || self.moved.contains_key(asked)
             || self.moved.contains_key(&node_port(*asked));
-        may_have && !maps.leads_to(asked, service)
+        may_have && maps.leads_elsewhere(asked, service)
     }
 
-    /// Sockets whose connections end, by backend. `noted` shows all sockets; the others are not held in memory.
-    pub(super) fn sockets<E>(
+    /// Sockets whose connections end, by backend. `serving` are the UDP backends of the maps; `noted` shows all sockets;
+    /// the others are not held in memory.
+    pub(super) fn sockets<L: LiveMaps, E>(
         &self,
-        maps: &Lookup,
+        maps: &Lookup<'_, L>,
+        serving: &HashSet<SocketAddr>,
         noted: impl FnOnce(&mut dyn FnMut(&SocketRevnatKey, &SocketRevnat)) -> Result<(), E>,
     ) -> Result<HashMap<SocketAddr, HashSet<u64>>, E> {
         let mut by_backend: HashMap<SocketAddr, Vec<&BTreeSet<FrontendKey>>> = HashMap::new();
         for gone in self.departed.values() {
             by_backend.entry(gone.backend).or_default().push(&gone.frontends);
         }
-        let backends: HashSet<&SocketAddr> = maps.backends.values().collect();
         let mut sockets: HashMap<SocketAddr, HashSet<u64>> = HashMap::new();
         noted(&mut |key, remembered| {
             if key.backend.protocol != UDP {
@@ -164,15 +173,20 @@ impl Batch {
             }
             let (backend, asked) = (address(&key.backend), &remembered.frontend);
             // A frontend at the address comes before the node port of that number.
-            let as_node_port = || Some(node_port(*asked)).filter(|_| !maps.frontends.contains_key(asked));
-            let is_gone = self.unlisted_backends && !backends.contains(&backend);
+            let as_node_port = || Some(node_port(*asked)).filter(|_| !maps.has_frontend(asked));
+            let is_gone = self.unlisted_backends && !serving.contains(&backend);
             let departed = by_backend.get(&backend).is_some_and(|frontends| {
                 let known = |frontend| frontends.iter().any(|set| set.contains(&frontend));
                 known(*asked) || as_node_port().is_some_and(known)
             });
             let moved = self.moved.get(asked);
-            let moved = moved.or_else(|| self.moved.get(&as_node_port()?));
+            let moved = moved.or_else(|| {
+                let at_node_port = self.moved.get(&node_port(*asked));
+                at_node_port.filter(|_| as_node_port().is_some())
+            });
             let is_stale = match moved {
+                // It led nowhere, and has passed to a Service since: the next batch has that.
+                Some(backends) if backends.is_empty() && maps.frontend(asked).is_some() => departed,
                 // The frontend has passed to another Service, whose backends decide.
                 Some(backends) => !backends.contains(&TransportAddress {
                     protocol: Protocol::Udp,

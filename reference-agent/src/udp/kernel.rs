@@ -4,11 +4,11 @@ use std::{collections::HashSet, net::SocketAddr};
 
 use lb_abi::{
     Address, Backend, BackendId, Chosen, ChosenKey, Flow, Frontend, FrontendKey, SocketRevnat,
-    SocketRevnatKey, Tuple,
+    SocketRevnatKey, Tuple, address_flags,
 };
 use lb_loader::{LoaderError, MapError, Maps, Table, Terminated, terminate_udp};
 
-use super::{Connections, namespaces::each_namespace};
+use super::{Connections, LiveMaps, namespaces::each_namespace};
 
 /// Most calls for the sockets of one backend in one namespace; each ends a million.
 const CALLS: usize = 16;
@@ -41,36 +41,40 @@ impl KernelConnections {
     }
 }
 
+impl LiveMaps for KernelConnections {
+    fn frontend(&self, key: &FrontendKey) -> Result<Option<Frontend>, LoaderError> {
+        Ok(self.frontends.get(key)?)
+    }
+
+    fn is_nodes(&self, address: &Address) -> Result<bool, LoaderError> {
+        let flags = self.addresses.get(address)?;
+        Ok(flags.is_some_and(|flags| flags & address_flags::NODE != 0))
+    }
+
+    fn backend(&self, id: BackendId) -> Result<Option<Backend>, LoaderError> {
+        Ok(self.backends.get(&id)?)
+    }
+}
+
 impl Connections for KernelConnections {
-    fn end_flows(&mut self, is_stale: &mut dyn FnMut(&Tuple, &Flow) -> bool) -> Result<usize, LoaderError> {
+    fn end_flows(&self, is_stale: &mut dyn FnMut(&Tuple, &Flow) -> bool) -> Result<usize, LoaderError> {
         Ok(self.flows.retain(|key, flow| !is_stale(key, flow))?)
     }
 
-    fn end_choices(
-        &mut self,
-        is_stale: &mut dyn FnMut(&ChosenKey, &Chosen) -> bool,
-    ) -> Result<(), LoaderError> {
+    fn end_choices(&self, is_stale: &mut dyn FnMut(&ChosenKey, &Chosen) -> bool) -> Result<(), LoaderError> {
         self.chosen.retain(|key, chosen| !is_stale(key, chosen))?;
         Ok(())
     }
 
-    fn sockets(&mut self, show: &mut dyn FnMut(&SocketRevnatKey, &SocketRevnat)) -> Result<(), LoaderError> {
+    fn sockets(&self, show: &mut dyn FnMut(&SocketRevnatKey, &SocketRevnat)) -> Result<(), LoaderError> {
         Ok(self.reverse.each(show)?)
     }
 
-    fn frontends(&mut self) -> Result<Vec<(FrontendKey, Frontend)>, LoaderError> {
-        Ok(self.frontends.entries()?)
-    }
-
-    fn addresses(&mut self) -> Result<Vec<(Address, u32)>, LoaderError> {
-        Ok(self.addresses.entries()?)
-    }
-
-    fn backends(&mut self) -> Result<Vec<(BackendId, Backend)>, LoaderError> {
+    fn backends(&self) -> Result<Vec<(BackendId, Backend)>, LoaderError> {
         Ok(self.backends.entries()?)
     }
 
-    fn end_sockets(&mut self, backend: SocketAddr, cookies: &HashSet<u64>) -> Result<usize, LoaderError> {
+    fn end_sockets(&self, backend: SocketAddr, cookies: &HashSet<u64>) -> Result<usize, LoaderError> {
         let mut ended = 0;
         each_namespace(|namespace| {
             for _ in 0..CALLS {

@@ -1,57 +1,90 @@
-//! The maps, read as the programs do.
+//! The maps, read as the programs do, and when they are asked.
+//!
+//! A walk over CONNTRACK takes long on a busy node. A frontend that passes to a Service meanwhile opens flows at once:
+//! judged by what the maps had when the walk began, those would end, too.
 
-use std::{
-    collections::{HashMap, HashSet},
-    net::SocketAddr,
-};
+use std::{cell::RefCell, net::SocketAddr};
 
-use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, ServiceId, UDP, address_flags};
+use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, ServiceId, UDP};
 use lb_loader::LoaderError;
 
-use super::Connections;
+use super::LiveMaps;
 use crate::endpoint_address::node_port;
 
-/// UDP backends and frontends, and the node's addresses.
-#[derive(Debug, Default)]
-pub(super) struct Lookup {
-    pub(super) backends: HashMap<BackendId, SocketAddr>,
-    pub(super) frontends: HashMap<FrontendKey, Frontend>,
-    pub(super) nodes: HashSet<Address>,
+/// What the maps have now.
+#[derive(Debug)]
+pub(super) struct Lookup<'a, L> {
+    maps: &'a L,
+    /// The first that could not be read. Nothing is stale by what is not known.
+    failed: RefCell<Option<LoaderError>>,
 }
 
-impl Lookup {
-    /// Reads the maps.
-    pub(super) fn read(connections: &mut impl Connections) -> Result<Self, LoaderError> {
-        let backends = connections.backends()?.into_iter();
-        let frontends = connections.frontends()?.into_iter();
-        let addresses = connections.addresses()?.into_iter();
-        let nodes = addresses.filter(|(_, flags)| flags & address_flags::NODE != 0);
-        Ok(Self {
-            backends: backends
-                .filter(|(_, backend)| backend.protocol == UDP)
-                .map(|(id, backend)| (id, address(&backend)))
-                .collect(),
-            frontends: frontends.filter(|(key, _)| key.protocol == UDP).collect(),
-            nodes: nodes.map(|(address, _)| address).collect(),
-        })
+impl<'a, L: LiveMaps> Lookup<'a, L> {
+    /// By a node's maps.
+    pub(super) fn new(maps: &'a L) -> Self {
+        Self {
+            maps,
+            failed: RefCell::default(),
+        }
+    }
+
+    /// The frontend at exactly this address and port.
+    fn exactly(&self, key: &FrontendKey) -> Option<Frontend> {
+        self.read(self.maps.frontend(key)).flatten()
+    }
+
+    /// Whether there is a frontend at exactly this address and port.
+    pub(super) fn has_frontend(&self, key: &FrontendKey) -> bool {
+        self.exactly(key).is_some()
     }
 
     /// The frontend of a client's destination ("Finding a frontend", DATAPATH.md).
-    pub(super) fn frontend(&self, asked: &FrontendKey) -> Option<&Frontend> {
+    pub(super) fn frontend(&self, asked: &FrontendKey) -> Option<Frontend> {
         let address = match asked.address {
             v4 if v4.is_v4() && (v4.is_loopback() || v4 == Address::UNSPECIFIED_V4) => Address::LOOPBACK_V4,
             Address::UNSPECIFIED_V6 => Address::LOOPBACK_V6,
             other => other,
         };
-        let by_port = || self.frontends.get(&node_port(*asked));
-        let exact = self.frontends.get(asked);
-        exact.or_else(|| by_port().filter(|_| self.nodes.contains(&address)))
+        let is_nodes = || self.read(self.maps.is_nodes(&address)).unwrap_or_default();
+        let by_port = || self.exactly(&node_port(*asked)).filter(|_| is_nodes());
+        self.exactly(asked).or_else(by_port)
     }
 
-    /// Whether a client's destination leads to a service port.
-    pub(super) fn leads_to(&self, asked: &FrontendKey, service: ServiceId) -> bool {
+    /// Whether a client's destination leads to another service port than this one, or to none.
+    pub(super) fn leads_elsewhere(&self, asked: &FrontendKey, service: ServiceId) -> bool {
         let found = self.frontend(asked);
-        found.is_some_and(|found| [found.internal, found.external].contains(&service))
+        let leads_here = found.is_some_and(|found| [found.internal, found.external].contains(&service));
+        !leads_here && self.is_known()
+    }
+
+    /// Whether the number of a backend is another's now, or nobody's.
+    pub(super) fn is_others(&self, id: BackendId, backend: Option<SocketAddr>) -> bool {
+        let found = self.read(self.maps.backend(id)).flatten();
+        let found = found.filter(|found| found.protocol == UDP);
+        let there = found.is_some_and(|found| backend.is_none_or(|backend| address(&found) == backend));
+        !there && self.is_known()
+    }
+
+    /// Whether everything could be read.
+    ///
+    /// # Errors
+    /// The kernel's first error.
+    pub(super) fn finish(self) -> Result<(), LoaderError> {
+        self.failed.into_inner().map_or(Ok(()), Err)
+    }
+
+    fn is_known(&self) -> bool {
+        self.failed.borrow().is_none()
+    }
+
+    fn read<T>(&self, result: Result<T, LoaderError>) -> Option<T> {
+        match result {
+            Ok(found) => Some(found),
+            Err(error) => {
+                self.failed.borrow_mut().get_or_insert(error);
+                None
+            }
+        }
     }
 }
 

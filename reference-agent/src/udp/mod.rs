@@ -17,7 +17,7 @@
 //! | file | what |
 //! |---|---|
 //! | `batch` | pure: flows and sockets to be ended |
-//! | `lookup` | the maps, read as the programs do |
+//! | `lookup` | the maps, read as the programs do, at the moment they are asked |
 //! | `worker` | one batch after the other; failures are tried again |
 //! | `kernel` | the kernel's maps and sockets |
 //! | `namespaces` | the network namespaces in which sockets may be |
@@ -50,51 +50,57 @@ pub use self::{
     worker::{Departures, RETRY, TRIES, WAITING, Worker},
 };
 
+/// Single entries of the maps, read now.
+pub trait LiveMaps {
+    /// The frontend at exactly this address and port.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    fn frontend(&self, key: &FrontendKey) -> Result<Option<Frontend>, LoaderError>;
+
+    /// Whether an address is the node's, so that its node ports are served there.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    fn is_nodes(&self, address: &Address) -> Result<bool, LoaderError>;
+
+    /// The backend of a number.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    fn backend(&self, id: BackendId) -> Result<Option<Backend>, LoaderError>;
+}
+
 /// Flows and sockets, as the programs have recorded them.
-pub trait Connections: Send {
+pub trait Connections: LiveMaps + Send {
     /// Deletes stale entries of CONNTRACK. The result: how many.
     ///
     /// # Errors
     /// The kernel's error.
-    fn end_flows(&mut self, is_stale: &mut dyn FnMut(&Tuple, &Flow) -> bool) -> Result<usize, LoaderError>;
+    fn end_flows(&self, is_stale: &mut dyn FnMut(&Tuple, &Flow) -> bool) -> Result<usize, LoaderError>;
 
     /// Deletes stale entries of CHOSEN.
     ///
     /// # Errors
     /// The kernel's error.
-    fn end_choices(
-        &mut self,
-        is_stale: &mut dyn FnMut(&ChosenKey, &Chosen) -> bool,
-    ) -> Result<(), LoaderError>;
+    fn end_choices(&self, is_stale: &mut dyn FnMut(&ChosenKey, &Chosen) -> bool) -> Result<(), LoaderError>;
 
     /// Passes the entries of SOCKET_REVNAT, sockets and their frontends, to `show`, in no order.
     ///
     /// # Errors
     /// The kernel's error.
-    fn sockets(&mut self, show: &mut dyn FnMut(&SocketRevnatKey, &SocketRevnat)) -> Result<(), LoaderError>;
-
-    /// All frontends.
-    ///
-    /// # Errors
-    /// The kernel's error.
-    fn frontends(&mut self) -> Result<Vec<(FrontendKey, Frontend)>, LoaderError>;
-
-    /// The addresses of frontends and of the node.
-    ///
-    /// # Errors
-    /// The kernel's error.
-    fn addresses(&mut self) -> Result<Vec<(Address, u32)>, LoaderError>;
+    fn sockets(&self, show: &mut dyn FnMut(&SocketRevnatKey, &SocketRevnat)) -> Result<(), LoaderError>;
 
     /// All backends.
     ///
     /// # Errors
     /// The kernel's error.
-    fn backends(&mut self) -> Result<Vec<(BackendId, Backend)>, LoaderError>;
+    fn backends(&self) -> Result<Vec<(BackendId, Backend)>, LoaderError>;
 
     /// Ends the connections of these sockets, as far as they are connected to the backend, in every network namespace. The
     /// result: how many.
     ///
     /// # Errors
     /// The kernel's error.
-    fn end_sockets(&mut self, backend: SocketAddr, cookies: &HashSet<u64>) -> Result<usize, LoaderError>;
+    fn end_sockets(&self, backend: SocketAddr, cookies: &HashSet<u64>) -> Result<usize, LoaderError>;
 }

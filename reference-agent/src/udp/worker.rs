@@ -5,10 +5,15 @@ use std::{
     time::Duration,
 };
 
+use lb_abi::UDP;
 use lb_loader::LoaderError;
 use tokio::sync::Notify;
 
-use super::{Connections, batch::Batch, lookup::Lookup};
+use super::{
+    Connections,
+    batch::Batch,
+    lookup::{Lookup, address},
+};
 use crate::{
     metrics::Metrics,
     reconcile::{Bounded, Departed, MovedFrontend},
@@ -104,8 +109,8 @@ impl<C: Connections + 'static> Worker<C> {
         for tried in 1..=TRIES {
             let (once, connections) = (batch.clone(), self.connections.clone());
             let done = tokio::task::spawn_blocking(move || {
-                let mut connections = connections.lock().unwrap_or_else(PoisonError::into_inner);
-                end(&once, &mut *connections)
+                let connections = connections.lock().unwrap_or_else(PoisonError::into_inner);
+                end(&once, &*connections)
             });
             let Done {
                 flows,
@@ -152,7 +157,7 @@ struct Done {
     error: Option<LoaderError>,
 }
 
-fn end(batch: &Batch, connections: &mut impl Connections) -> Done {
+fn end(batch: &Batch, connections: &impl Connections) -> Done {
     let mut done = Done {
         flows: 0,
         sockets: 0,
@@ -165,8 +170,8 @@ fn end(batch: &Batch, connections: &mut impl Connections) -> Done {
     done
 }
 
-fn try_end(batch: &Batch, connections: &mut impl Connections, done: &mut Done) -> Result<(), LoaderError> {
-    let maps = Lookup::read(connections)?;
+fn try_end(batch: &Batch, connections: &impl Connections, done: &mut Done) -> Result<(), LoaderError> {
+    let maps = Lookup::new(connections);
     connections.end_choices(&mut |key, chosen| batch.is_stale_choice(key, chosen, &maps))?;
     // A packet restores one of a flow's two entries if it comes between the two deletions.
     for _ in 0..WALKS {
@@ -176,7 +181,11 @@ fn try_end(batch: &Batch, connections: &mut impl Connections, done: &mut Done) -
             break;
         }
     }
-    let sockets = batch.sockets(&maps, |show| connections.sockets(show))?;
+    let backends = connections.backends()?.into_iter();
+    let udp = backends.filter(|(_, backend)| backend.protocol == UDP);
+    let serving = udp.map(|(_, backend)| address(&backend)).collect();
+    let sockets = batch.sockets(&maps, &serving, |show| connections.sockets(show))?;
+    maps.finish()?;
     done.noted = sockets.values().map(std::collections::HashSet::len).sum();
     // After a failure the others are ended all the same.
     let mut result = Ok(());

@@ -1,8 +1,9 @@
 //! Which flows and sockets go, one by one.
 
-use std::convert::Infallible;
+use std::{cell::RefCell, convert::Infallible};
 
 use lb_abi::{Address, Backend, Frontend, Port};
+use lb_loader::LoaderError;
 
 use super::*;
 
@@ -68,7 +69,7 @@ fn flow(service: ServiceId, backend: BackendId, vip: &str, to: &str) -> [(Tuple,
 }
 
 /// Maps with backends, and with frontends that lead to service ports; the node is 192.0.2.1.
-fn maps(backends: &[(BackendId, &str)], frontends: &[(&str, ServiceId)]) -> Lookup {
+fn maps(backends: &[(BackendId, &str)], frontends: &[(&str, ServiceId)]) -> Maps {
     let frontends = frontends.iter().map(|(text, service)| {
         let value = Frontend {
             internal: *service,
@@ -82,10 +83,38 @@ fn maps(backends: &[(BackendId, &str)], frontends: &[(&str, ServiceId)]) -> Look
         Address::LOOPBACK_V4,
         Address::LOOPBACK_V6,
     ];
-    Lookup {
+    Maps {
         backends: backends.iter().map(|(id, text)| (*id, socket(text))).collect(),
-        frontends: frontends.collect(),
+        frontends: RefCell::new(frontends.collect()),
         nodes: nodes.into(),
+    }
+}
+
+/// Maps whose entries stay as they are.
+#[derive(Default)]
+struct Maps {
+    backends: HashMap<BackendId, SocketAddr>,
+    frontends: RefCell<HashMap<FrontendKey, Frontend>>,
+    nodes: HashSet<Address>,
+}
+
+impl LiveMaps for Maps {
+    fn frontend(&self, key: &FrontendKey) -> Result<Option<Frontend>, LoaderError> {
+        Ok(self.frontends.borrow().get(key).copied())
+    }
+
+    fn is_nodes(&self, address: &Address) -> Result<bool, LoaderError> {
+        Ok(self.nodes.contains(address))
+    }
+
+    fn backend(&self, id: BackendId) -> Result<Option<Backend>, LoaderError> {
+        let found = self.backends.get(&id);
+        Ok(found.map(|at| Backend {
+            address: at.ip().into(),
+            port: Port::new(at.port()),
+            protocol: UDP,
+            flags: 0,
+        }))
     }
 }
 
@@ -95,9 +124,13 @@ fn check(batch: &Batch, entries: [(Tuple, Flow); 2], there: &[(BackendId, &str)]
 }
 
 #[track_caller]
-fn check_with(batch: &Batch, entries: [(Tuple, Flow); 2], maps: &Lookup, is_stale: bool) {
+fn check_with(batch: &Batch, entries: [(Tuple, Flow); 2], maps: &Maps, is_stale: bool) {
     for (key, flow) in entries {
-        assert_eq!(batch.is_stale_flow(&key, &flow, maps), is_stale, "{key:?}");
+        assert_eq!(
+            batch.is_stale_flow(&key, &flow, &Lookup::new(maps)),
+            is_stale,
+            "{key:?}"
+        );
     }
 }
 
@@ -113,7 +146,10 @@ fn both_entries_of_a_flow_of_a_backend_that_has_departed_go_and_no_others() {
     check(&batch, flow(3, 7, VIP, "10.0.0.2:5353"), &[], false);
     let [(mut key, value), _] = flow(3, 7, VIP, "10.0.0.1:5353");
     key.protocol = lb_abi::TCP;
-    assert!(!batch.is_stale_flow(&key, &value, &Lookup::default()), "TCP");
+    assert!(
+        !batch.is_stale_flow(&key, &value, &Lookup::new(&Maps::default())),
+        "TCP"
+    );
 }
 
 #[test]
@@ -174,10 +210,11 @@ fn check_sockets(batch: &Batch, noted: &[(SocketRevnatKey, SocketRevnat)], there
 fn check_sockets_with(
     batch: &Batch,
     noted: &[(SocketRevnatKey, SocketRevnat)],
-    maps: &Lookup,
+    maps: &Maps,
     expected: &[u64],
 ) {
-    let Ok(sockets) = batch.sockets(maps, |show| {
+    let serving = maps.backends.values().copied().collect();
+    let Ok(sockets) = batch.sockets(&Lookup::new(maps), &serving, |show| {
         noted.iter().for_each(|(key, remembered)| show(key, remembered));
         Ok::<_, Infallible>(())
     });
@@ -245,7 +282,7 @@ fn flows_of_a_frontend_that_has_moved_go_unless_its_new_service_port_has_opened_
     check_with(&batch, flow(3, 7, "10.96.0.2:53", OLD), &there, false);
     for (mut key, value) in flow(3, 7, VIP, OLD) {
         key.protocol = lb_abi::TCP;
-        assert!(!batch.is_stale_flow(&key, &value, &there), "TCP");
+        assert!(!batch.is_stale_flow(&key, &value, &Lookup::new(&there)), "TCP");
     }
     // Without a service port now.
     check_with(&batch, flow(3, 7, VIP, OLD), &maps(&[], &[]), true);
@@ -254,8 +291,8 @@ fn flows_of_a_frontend_that_has_moved_go_unless_its_new_service_port_has_opened_
 #[test]
 fn a_frontend_leads_to_a_service_port_in_either_scope() {
     let batch = moved(&[(VIP, &[NEW])]);
-    let mut there = maps(&[], &[(VIP, 4)]);
-    if let Some(frontend) = there.frontends.get_mut(&at(VIP).frontend_key()) {
+    let there = maps(&[], &[(VIP, 4)]);
+    if let Some(frontend) = there.frontends.borrow_mut().get_mut(&at(VIP).frontend_key()) {
         frontend.external = 5;
     }
     for (service, is_stale) in [(3, true), (4, false), (5, false)] {
@@ -290,7 +327,7 @@ fn datagrams_of_the_nodes_own_sockets_stay() {
     let batch = moved(&[(NODE_PORT, &[])]);
     let [(key, mut value), _] = flow(0, 0, AT_NODE, OLD);
     value.flags = flow_flags::OWN;
-    assert!(!batch.is_stale_flow(&key, &value, &maps(&[], &[])));
+    assert!(!batch.is_stale_flow(&key, &value, &Lookup::new(&maps(&[], &[]))));
 }
 
 #[test]
@@ -330,6 +367,25 @@ fn a_socket_stays_whose_backend_serves_the_service_port_that_has_the_frontend_no
     check_sockets_with(&told(false), &[noted(1, AT_NODE, OLD)], &there, &[]);
     // And then it leaves that one.
     check_sockets_with(&told(true), &[noted(1, AT_NODE, OLD)], &there, &[1]);
+}
+
+/// It led nowhere for a moment, which is all that the batch knows.
+#[test]
+fn flows_and_sockets_stay_that_begin_at_a_frontend_which_has_passed_on_since() {
+    let batch = moved(&[(VIP, &[])]);
+    let (before, after) = (maps(&[], &[]), maps(&[], &[(VIP, 4)]));
+    let lookup = Lookup::new(&before);
+    let opened = flow(4, 8, VIP, NEW);
+    let is_stale = || {
+        opened
+            .each_ref()
+            .map(|(key, flow)| batch.is_stale_flow(key, flow, &lookup))
+    };
+    assert_eq!(is_stale(), [true; 2]);
+    before.frontends.swap(&after.frontends);
+    assert_eq!(is_stale(), [false; 2], "the walk goes on");
+    check_sockets_with(&batch, &[noted(1, VIP, NEW)], &before, &[]);
+    check_sockets_with(&batch, &[noted(1, VIP, NEW)], &after, &[1]);
 }
 
 #[test]
@@ -375,8 +431,9 @@ fn choices_of_unconnected_sockets_end_with_the_backend_and_with_the_frontend() {
         (key, Chosen { service, backend })
     };
     let there = maps(&[(7, OLD)], &[(VIP, 3), (NODE_PORT, 4)]);
-    let is_stale =
-        |batch: &Batch, (key, chosen): (ChosenKey, Chosen)| batch.is_stale_choice(&key, &chosen, &there);
+    let is_stale = |batch: &Batch, (key, chosen): (ChosenKey, Chosen)| {
+        batch.is_stale_choice(&key, &chosen, &Lookup::new(&there))
+    };
     let departed = batch(&[(3, &[VIP], OLD, 7)]);
     assert!(is_stale(&departed, choice(VIP, 3, 7)));
     assert!(!is_stale(&departed, choice(VIP, 3, 8)) && !is_stale(&departed, choice(VIP, 4, 7)));
