@@ -66,13 +66,15 @@ pub struct Flow {
 pub mod flow_flags {
     /// Of the answers: from the backend to the client.
     pub const REPLY: u32 = 1;
-    /// The client's source address or port is not what the backend sees; the program that translates also routes.
+    /// The client's source address is not what the backend sees; the program that translates also routes.
     pub const SNAT: u32 = 1 << 1;
     /// Of datagrams to the node's own: one of its sockets has sent to their source from a port that is a node port, too. They
     /// are left alone. `to` is what they are, and there is one entry only.
     pub const OWN: u32 = 1 << 2;
+    /// The client's source port is not what the backend sees; its address is.
+    pub const OTHER_PORT: u32 = 1 << 3;
     /// All of them.
-    pub const ALL: u32 = REPLY | SNAT | OWN;
+    pub const ALL: u32 = REPLY | SNAT | OWN | OTHER_PORT;
 }
 
 /// What has been seen of a connection: TCP flags, or the chunks of SCTP that mean the same. Bits are set, never

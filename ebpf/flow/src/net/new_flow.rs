@@ -229,8 +229,16 @@ fn store<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> Result<Outcome
         work.source_port = source_ports::keep(hook, node, work, now)?;
     }
     if !matches!(work.source_port, SourcePort::Kept) {
-        route::decide(hook, node, work, flow_flags::SNAT)?;
-        match source_ports::port(node, work, now) {
+        // The stack takes nothing from the node's own address. A client that keeps its own goes through the stack, as its answers
+        // do: of a connection that the kernel's own tracking saw in one direction alone, it would masquerade what the other
+        // end sends.
+        let kind = if work.to.source == work.headers.tuple.source {
+            flow_flags::OTHER_PORT
+        } else {
+            flow_flags::SNAT
+        };
+        route::decide(hook, node, work, kind)?;
+        match source_ports::port(node, work, now, kind) {
             // Better an address that may be there already than none.
             Err(Outcome::DroppedPortsExhausted)
                 if matches!(work.source_port, SourcePort::AllocatedIfFree) =>

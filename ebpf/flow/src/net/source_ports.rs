@@ -77,10 +77,10 @@ fn is_of_socket<N: Node>(hook: Hook, node: N, work: &PacketState) -> bool {
         && matches!(node.socket(&work.reply_key), Socket::Connected)
 }
 
-/// Allocates a port and stores the reply's entry.
+/// Allocates a port and stores the reply's entry. `kind`: SNAT, or OTHER_PORT where the client's address stays.
 #[inline(always)]
-pub(super) fn port<N: Node>(node: N, work: &mut PacketState, now: u32) -> Result<(), Outcome> {
-    work.flow.flags = flow_flags::REPLY | flow_flags::SNAT;
+pub(super) fn port<N: Node>(node: N, work: &mut PacketState, now: u32, kind: u32) -> Result<(), Outcome> {
+    work.flow.flags = flow_flags::REPLY | kind;
     let (first, last) = node.snat_ports();
     if first == 0 || last < first {
         return Err(Outcome::DroppedPortsExhausted);
@@ -274,7 +274,7 @@ fn its_own<N: Node>(node: N, work: &mut PacketState) -> Attempt {
     }
     match node.flow(&work.reply_key) {
         Some(there)
-            if there.flags() & flow_flags::SNAT != 0
+            if there.flags() & (flow_flags::SNAT | flow_flags::OTHER_PORT) != 0
                 && there.to().inverse() == work.headers.tuple
                 && there.take() =>
         {

@@ -144,6 +144,38 @@ fn a_connection_is_opened_forwarded_answered_and_closed() {
     assert_eq!(flags, Some(flow_flags::REPLY | flow_flags::SNAT));
 }
 
+/// The kernel tracks what goes through the stack. Of a connection of which it sees the answers alone, it takes the second one
+/// for a new connection, and masquerades it where pods are masqueraded.
+#[test]
+fn both_directions_of_a_client_that_gets_another_port_and_keeps_its_address_go_through_the_stack() {
+    let (mut fake, mut work) = (remote(), PacketState::NEW);
+    let backends = fake.maps.backends.values_mut();
+    backends.for_each(|backend| backend.flags = backend_flags::LOCAL);
+    let (client, other, vip, pod) = ((CLIENT, 5000), (VIP, 81), (VIP, 80), (POD, 8080));
+    let frontends = &mut fake.maps.frontends;
+    let found: Vec<_> = frontends.iter().map(|(key, value)| (*key, *value)).collect();
+    frontends.extend(found.into_iter().map(|(mut key, value)| {
+        key.port = Port::new(other.1);
+        (key, value)
+    }));
+    assert_eq!(
+        arrives(&fake, &segment(client, other, SYN), &mut work),
+        Outcome::Opened
+    );
+    assert_eq!((work.to, work.delivery), (tuple(client, pod), Delivery::PassedOn));
+    for (flags, outcome) in [(SYN, Outcome::Opened), (ACK, Outcome::Forwarded)] {
+        assert_eq!(arrives(&fake, &segment(client, vip, flags), &mut work), outcome);
+        assert_ne!(work.to.source_port, Port::new(5000));
+        assert_eq!((work.to.source, work.delivery), (CLIENT, Delivery::PassedOn));
+    }
+    let seen_as = (CLIENT, work.to.source_port.get());
+    let answer = segment(pod, seen_as, SYN | ACK);
+    assert_eq!(arrives(&fake, &answer, &mut work), Outcome::Passed);
+    let left = decide(Hook::NodeEgress, Bytes(&answer), &fake, &mut work);
+    assert_eq!(left, Ok(Outcome::Replied));
+    assert_eq!((work.to, work.delivery), (tuple(vip, client), Delivery::PassedOn));
+}
+
 #[test]
 fn ports_never_collide_and_run_out() {
     let (fake, mut work) = (remote(), PacketState::NEW);

@@ -79,9 +79,10 @@ impl Scenario {
         };
         let mut flags = 0;
         if let Some(port) = draw.allocated {
-            flags = flow_flags::SNAT;
+            flags = flow_flags::OTHER_PORT;
             to.source_port = Port::new(pool::FIRST + port);
             if !draw.keep_address {
+                flags = flow_flags::SNAT;
                 to.source = pool::family(v4).node.into();
             }
         }

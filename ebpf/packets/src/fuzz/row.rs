@@ -15,7 +15,10 @@ use super::{
     kernel::Shot,
     shrink::Mismatch,
 };
-use crate::model::{Outcome, State, Verdict};
+use crate::{
+    model::{Outcome, State, Verdict},
+    table::allocated,
+};
 
 /// What was put in, what should have come out, and what did.
 #[derive(Clone, Debug)]
@@ -259,9 +262,9 @@ fn connection(key: &Tuple, flow: &Flow, now: u32) -> String {
         flow.seen, flow.service, flow.backend
     )
     .expect("a String takes everything");
-    let snat = flow.flags & flow_flags::SNAT != 0;
-    let told = (forward.source, forward.source_port) != (to.source, to.source_port);
-    if snat != told {
+    const ALLOCATED: u32 = flow_flags::SNAT | flow_flags::OTHER_PORT;
+    let told = allocated(&forward, &to);
+    if flow.flags & ALLOCATED != told {
         text.push_str(" /* SNAT otherwise than its ends say */");
     }
     text

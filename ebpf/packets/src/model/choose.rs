@@ -197,6 +197,7 @@ impl Run<'_> {
                 Port::Taken
             }
         };
+        let is_allocated = |flow: &Flow| flow.flags & (flow_flags::SNAT | flow_flags::OTHER_PORT) != 0;
         // What it had before.
         let before = old.map(|old| old.to.inverse()).filter(|key| {
             let port = key.destination_port;
@@ -207,7 +208,7 @@ impl Run<'_> {
             .inverse()
                 == *key;
             let reply = self.state.flows.get(key).filter(|_| same);
-            let is_its = |reply: &Flow| reply.flags & flow_flags::SNAT != 0 && reply.to.inverse() == *tuple;
+            let is_its = |reply: &Flow| is_allocated(reply) && reply.to.inverse() == *tuple;
             let config = &self.state.config;
             let range = config.snat_first..=config.snat_last;
             reply.is_some_and(is_its) && range.contains(&port.get()) && !is_sockets(key)
@@ -216,7 +217,7 @@ impl Run<'_> {
             return Some(before.destination_port.get());
         }
         let stored = self.observed.flows.get(tuple);
-        let stayed = dispensable && stored.is_some_and(|flow| flow.flags & flow_flags::SNAT == 0);
+        let stayed = dispensable && stored.is_some_and(|flow| !is_allocated(flow));
         let none = stayed || self.observed.counter == Counter::DroppedPortsExhausted;
         let observed = stored.map(|flow| flow.to.source_port.get()).filter(|_| !none);
         ports::allocate(&self.state.config, at, observed, none)

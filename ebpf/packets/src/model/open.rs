@@ -119,14 +119,16 @@ impl Run<'_> {
         }
         tries |= moves;
         let another = |holder: Option<Tuple>| holder.is_some_and(|holder| holder != tuple);
+        let mut allocated =
+            snat || tries || another(self.holder(&to.inverse())) || self.is_of_socket(&tuple, &kept);
         let mut way = FlowSide {
             reply: false,
-            snat: snat || tries || another(self.holder(&to.inverse())) || self.is_of_socket(&tuple, &kept),
+            snat: allocated && to.source != tuple.source,
         };
         if self.expires(&packet.frame, way, to.destination) {
             return self.answer(&packet.frame, Answer::TimeExceeded, Counter::AnsweredTimeExceeded);
         }
-        if way.snat {
+        if allocated {
             let own_address = self.own(to.source);
             match self.allocate(&tuple, &to, own_address, tries, old.as_ref()) {
                 Some(port) => to.source_port = lb_abi::Port::new(port),
@@ -134,7 +136,7 @@ impl Run<'_> {
                     && !another(self.holder(&kept.inverse()))
                     && !self.is_of_socket(&tuple, &kept) =>
                 {
-                    (to, way.snat) = (kept, false);
+                    (to, way.snat, allocated) = (kept, false, false);
                 }
                 None => return self.drop(Counter::DroppedPortsExhausted),
             }
@@ -145,7 +147,11 @@ impl Run<'_> {
             last_seen: self.input.now,
             service: id,
             backend: backend_id,
-            flags: if way.snat { flow_flags::SNAT } else { 0 },
+            flags: match (allocated, way.snat) {
+                (false, _) => 0,
+                (true, false) => flow_flags::OTHER_PORT,
+                (true, true) => flow_flags::SNAT,
+            },
             pad: 0,
             claim: 0,
         };

@@ -285,12 +285,12 @@ fn snat(at: &Addresses) -> Vec<Row> {
         row("a pod that reaches one backend over two frontends from one port gets another port for the second")
             .given(two_frontends().connection(first.age(5)))
             .packet(PodIngress, tcp(pod_client, cluster_also).syn())
-            .routed(FlowOpened, tcp((at.pod_a, SNAT_PORT), other_pod).syn().hops(63))
+            .passed_on(FlowOpened, tcp((at.pod_a, SNAT_PORT), other_pod).syn())
             .leaves([first.age(5), second]),
         row("a client outside that reaches one backend over two frontends from one port, too")
             .given(local(at, TCP).connection(connection(TCP, [client, node_port], [client, pod]).seen(OPEN).age(5)))
             .packet(NodeIngress, syn())
-            .routed(FlowOpened, tcp((at.client, SNAT_PORT), pod).syn().hops(63))
+            .passed_on(FlowOpened, tcp((at.client, SNAT_PORT), pod).syn())
             .leaves([
                 connection(TCP, [client, node_port], [client, pod]).seen(OPEN).age(5),
                 connection(TCP, [client, frontend], [(at.client, SNAT_PORT), pod]).seen(OPEN),
@@ -326,7 +326,7 @@ fn snat(at: &Addresses) -> Vec<Row> {
         row("sockets of the node do not keep ports from pods")
             .given(two_frontends().connection(first.age(5)).held(TCP, (unspecified(at), SNAT_PORT)))
             .packet(PodIngress, tcp(pod_client, cluster_also).syn())
-            .routed(FlowOpened, tcp((at.pod_a, SNAT_PORT), other_pod).syn().hops(63))
+            .passed_on(FlowOpened, tcp((at.pod_a, SNAT_PORT), other_pod).syn())
             .leaves([first.age(5), second]),
     ]
 }

@@ -121,7 +121,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
         row("a pod's datagram that its socket leaves to packets gets a port of its own, and the answer comes from the node port")
             .given(local_other(at, UDP))
             .packet(PodIngress, udp(pod_client, node_port))
-            .routed(FlowOpened, udp(moved, other_pod).hops(63))
+            .passed_on(FlowOpened, udp(moved, other_pod))
             .packet(PodEgress, udp(other_pod, moved))
             .passed_on(FlowReplied, udp(node_port, pod_client))
             .leaves([left.seen(ANSWER)]),

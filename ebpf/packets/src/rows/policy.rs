@@ -116,7 +116,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
                     .with(range(SERVICE, at.pod_a, bits)),
             )
             .packet(PodIngress, tcp(pod_client, frontend).syn())
-            .routed(FlowOpened, tcp(moved, other_pod).syn().hops(63))
+            .passed_on(FlowOpened, tcp(moved, other_pod).syn())
             .counted_for(2, BACKEND)
             .leaves([from_pod.by(2, BACKEND)]),
         row("where there is no external service port, ranges are the internal one's")
@@ -126,7 +126,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
                     .with(range(SERVICE, at.pod_a, bits)),
             )
             .packet(PodIngress, tcp(pod_client, frontend).syn())
-            .routed(FlowOpened, tcp(moved, other_pod).syn().hops(63))
+            .passed_on(FlowOpened, tcp(moved, other_pod).syn())
             .leaves([from_pod]),
         row("ranges are looked at before backends: who is not served is not told that there is none")
             .given(ranges(nobody(at, TCP)).with(range(SERVICE, network, bits)))

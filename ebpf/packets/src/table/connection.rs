@@ -20,8 +20,6 @@ pub struct Connection {
     pub service: ServiceId,
     /// To which backend.
     pub backend: BackendId,
-    /// Is the source translated, too?
-    pub snat: bool,
     /// Which of its two entries are there: forward, reply.
     pub there: [bool; 2],
     /// Is it no flow, but what one of the node's own sockets expects?
@@ -37,9 +35,19 @@ pub fn connection(protocol: u8, [source, destination]: [End; 2], [from, to]: [En
         age: None,
         service: SERVICE,
         backend: BACKEND,
-        snat: source != from,
         there: [true; 2],
         own: false,
+    }
+}
+
+/// The flags of a flow by what becomes of its client's source.
+pub fn allocated(forward: &Tuple, to: &Tuple) -> u32 {
+    if forward.source != to.source {
+        flow_flags::SNAT
+    } else if forward.source_port != to.source_port {
+        flow_flags::OTHER_PORT
+    } else {
+        0
     }
 }
 
@@ -109,9 +117,7 @@ impl Connection {
             last_seen,
             service: self.service,
             backend: self.backend,
-            flags: flags
-                | if self.snat { flow_flags::SNAT } else { 0 }
-                | if self.own { flow_flags::OWN } else { 0 },
+            flags: flags | allocated(&self.forward, &self.to) | if self.own { flow_flags::OWN } else { 0 },
             pad: 0,
             claim: u64::from(flags) + 1,
         };

@@ -21,7 +21,7 @@ use lb_loader::DeviceHook;
 
 pub(crate) use self::given::ELSEWHERE;
 pub use self::{
-    connection::{Connection, connection},
+    connection::{Connection, allocated, connection},
     given::{Entry, Given, OpenSocket, SNAT_PORT},
 };
 use crate::{

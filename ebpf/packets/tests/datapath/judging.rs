@@ -108,7 +108,7 @@ fn whatever_a_row_says_is_looked_at() {
             "CONNTRACK",
             wrong(|row| {
                 let mut masked = opened;
-                masked.snat = true;
+                masked.to.source_port = lb_abi::Port::new(1);
                 row.connections = Some(vec![masked]);
             }),
         ),

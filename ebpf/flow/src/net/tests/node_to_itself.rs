@@ -156,8 +156,12 @@ fn a_client_of_the_node_keeps_its_port_unless_a_socket_is_connected_to_the_backe
             "{socket:?}"
         );
         let flags = fake.entry(&tuple(REMOTE, (NODE, port))).map(|flow| flow.flags);
-        let snat = if port == CALLER.1 { 0 } else { flow_flags::SNAT };
-        assert_eq!(flags, Some(flow_flags::REPLY | snat), "{socket:?}");
+        let other = if port == CALLER.1 {
+            0
+        } else {
+            flow_flags::OTHER_PORT
+        };
+        assert_eq!(flags, Some(flow_flags::REPLY | other), "{socket:?}");
     }
 }
 
