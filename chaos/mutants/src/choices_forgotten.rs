@@ -38,7 +38,7 @@ impl<D: Datapath> Flaw<D> for ChoicesForgotten {
     fn attach(&mut self, inner: &mut D) -> Result<(), EvictionError> {
         inner.attach()?;
         if self.ends.is_none() {
-            let mut connections = inner.connections()?;
+            let connections = inner.connections()?;
             let (ends, ended) = mpsc::channel();
             self.ends = Some(ends);
             thread::spawn(move || {

@@ -3,16 +3,21 @@
 //! Cilium 1.19.5: when a backend leaves a Service, every connected socket to its address and port is ended, whichever
 //! Service the socket has dialled. A socket to a Service that still has the backend gets EDESTADDRREQ or ECONNABORTED.
 
+use std::io;
+
 use lb_loader::LoaderError;
-use reference_agent::datapath::Datapath;
+use reference_agent::{
+    datapath::Datapath,
+    maps::{LbMaps as _, Map},
+};
 
 use crate::{
     datapath_decorator::{Flaw, Flawed},
-    udp_ending::{Ending, Which},
+    udp_ending::Ending,
 };
 
 /// The production agent's datapath, for which a socket has dialled every Service.
-pub fn sockets_by_address<D: Datapath>(inner: D) -> Flawed<D, SocketsByAddress> {
+pub fn sockets_by_address<D: Datapath<Maps: 'static>>(inner: D) -> Flawed<D, SocketsByAddress> {
     Flawed::new(inner, SocketsByAddress)
 }
 
@@ -20,7 +25,7 @@ pub fn sockets_by_address<D: Datapath>(inner: D) -> Flawed<D, SocketsByAddress> 
 #[derive(Debug)]
 pub struct SocketsByAddress;
 
-impl<D: Datapath> Flaw<D> for SocketsByAddress {
+impl<D: Datapath<Maps: 'static>> Flaw<D> for SocketsByAddress {
     type Maps = D::Maps;
 
     fn maps(&self, inner: &D) -> D::Maps {
@@ -28,6 +33,13 @@ impl<D: Datapath> Flaw<D> for SocketsByAddress {
     }
 
     fn connections(&self, inner: &D) -> Result<Ending<D::Connections>, LoaderError> {
-        Ok(Ending::which(inner.connections()?, Which::ByAddress))
+        let maps = inner.maps();
+        let all = move || {
+            let contents = maps.contents_of(Map::Frontends);
+            let contents = contents.map_err(io::Error::other);
+            let contents = contents.map_err(LoaderError::kernel("read FRONTENDS"))?;
+            Ok(contents.frontends.into_iter().map(|(key, _)| key).collect())
+        };
+        Ok(Ending::by_address(inner.connections()?, Box::new(all)))
     }
 }

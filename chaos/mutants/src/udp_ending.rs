@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeSet, HashSet},
+    fmt,
     net::SocketAddr,
     time::Duration,
 };
@@ -11,16 +12,27 @@ use lb_abi::{
     SocketRevnatKey, TCP, Tuple, UDP, flow_flags,
 };
 use lb_loader::LoaderError;
-use reference_agent::udp::Connections;
+use reference_agent::udp::{Connections, LiveMaps};
 
 /// A round of the agent takes no longer: backends of TCP leave the maps in the same round as those of UDP, and maybe after them.
 const ROUND: Duration = Duration::from_secs(1);
 
 /// Flows and sockets that the datapath ends.
-#[derive(Debug)]
 pub struct Ending<C> {
     inner: C,
     which: Which,
+    /// Reads FRONTENDS, of [`Which::ByAddress`].
+    frontends: Option<Frontends>,
+}
+
+type Frontends = Box<dyn Fn() -> Result<Vec<FrontendKey>, LoaderError> + Send>;
+
+impl<C: fmt::Debug> fmt::Debug for Ending<C> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = formatter.debug_struct("Ending");
+        shown.field("inner", &self.inner).field("which", &self.which);
+        shown.finish_non_exhaustive()
+    }
 }
 
 /// The selection.
@@ -51,12 +63,38 @@ impl<C> Ending<C> {
     }
 
     pub(crate) fn which(inner: C, which: Which) -> Self {
-        Self { inner, which }
+        Self {
+            inner,
+            which,
+            frontends: None,
+        }
+    }
+
+    /// As if each socket had dialled each of the frontends.
+    pub(crate) fn by_address(inner: C, frontends: Frontends) -> Self {
+        Self {
+            frontends: Some(frontends),
+            ..Self::which(inner, Which::ByAddress)
+        }
+    }
+}
+
+impl<C: Connections> LiveMaps for Ending<C> {
+    fn frontend(&self, key: &FrontendKey) -> Result<Option<Frontend>, LoaderError> {
+        self.inner.frontend(key)
+    }
+
+    fn is_nodes(&self, address: &Address) -> Result<bool, LoaderError> {
+        self.inner.is_nodes(address)
+    }
+
+    fn backend(&self, id: BackendId) -> Result<Option<Backend>, LoaderError> {
+        self.inner.backend(id)
     }
 }
 
 impl<C: Connections> Connections for Ending<C> {
-    fn end_flows(&mut self, goes: &mut dyn FnMut(&Tuple, &Flow) -> bool) -> Result<usize, LoaderError> {
+    fn end_flows(&self, goes: &mut dyn FnMut(&Tuple, &Flow) -> bool) -> Result<usize, LoaderError> {
         if self.which == Which::WithTcp {
             std::thread::sleep(ROUND);
         }
@@ -78,7 +116,7 @@ impl<C: Connections> Connections for Ending<C> {
         })
     }
 
-    fn end_choices(&mut self, goes: &mut dyn FnMut(&ChosenKey, &Chosen) -> bool) -> Result<(), LoaderError> {
+    fn end_choices(&self, goes: &mut dyn FnMut(&ChosenKey, &Chosen) -> bool) -> Result<(), LoaderError> {
         match self.which {
             Which::Nothing | Which::ButChoices => Ok(()),
             Which::Everything => self.inner.end_choices(&mut |_, _| true),
@@ -86,18 +124,17 @@ impl<C: Connections> Connections for Ending<C> {
         }
     }
 
-    fn sockets(&mut self, show: &mut dyn FnMut(&SocketRevnatKey, &SocketRevnat)) -> Result<(), LoaderError> {
+    fn sockets(&self, show: &mut dyn FnMut(&SocketRevnatKey, &SocketRevnat)) -> Result<(), LoaderError> {
         match self.which {
             Which::ByAddress => {}
             Which::Nothing | Which::ButSockets => return Ok(()),
             _ => return self.inner.sockets(show),
         }
-        let frontends = self.inner.frontends()?;
-        let of_udp: Vec<FrontendKey> = frontends
-            .into_iter()
-            .map(|(key, _)| key)
-            .filter(|key| key.protocol == UDP)
-            .collect();
+        let all = self
+            .frontends
+            .as_ref()
+            .map_or_else(|| Ok(Vec::new()), |all| all())?;
+        let of_udp: Vec<FrontendKey> = all.into_iter().filter(|key| key.protocol == UDP).collect();
         self.inner.sockets(&mut |key, remembered| {
             for frontend in &of_udp {
                 let shown = SocketRevnat {
@@ -109,19 +146,11 @@ impl<C: Connections> Connections for Ending<C> {
         })
     }
 
-    fn frontends(&mut self) -> Result<Vec<(FrontendKey, Frontend)>, LoaderError> {
-        self.inner.frontends()
-    }
-
-    fn addresses(&mut self) -> Result<Vec<(Address, u32)>, LoaderError> {
-        self.inner.addresses()
-    }
-
-    fn backends(&mut self) -> Result<Vec<(BackendId, Backend)>, LoaderError> {
+    fn backends(&self) -> Result<Vec<(BackendId, Backend)>, LoaderError> {
         self.inner.backends()
     }
 
-    fn end_sockets(&mut self, backend: SocketAddr, cookies: &HashSet<u64>) -> Result<usize, LoaderError> {
+    fn end_sockets(&self, backend: SocketAddr, cookies: &HashSet<u64>) -> Result<usize, LoaderError> {
         self.inner.end_sockets(backend, cookies)
     }
 }
