@@ -130,6 +130,7 @@ impl Mutant {
             Self::ClosedPortsDropped => &["backend-port-closed-visible", "backend-port-closed-visible-udp"],
             Self::ServicesForgotten => &["restart-no-new-failure"],
             Self::FlowsForgotten => &["restart-established-kept"],
+            Self::NumbersShared => &["bootstrap-services-apart"],
             Self::TwoWrites => &["atomic-endpoint-switch"],
             Self::LostWatchForgets => &["api-outage-static"],
             Self::RemovalsLost => &["relist-prunes-removals"],

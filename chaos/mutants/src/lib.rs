@@ -5,7 +5,8 @@
 //!    │                    │                            └ Flawed, by a Flaw: stale_kept, shut_out, growing, starts_twice,
 //!    │                    │                              foreign_removed, pins_left, adopted_kept, flows_kept, connections_cut,
 //!    │                    │                              sockets_by_address, refused_as, programs_missing,
-//!    │                    │                              choices_forgotten, fragments_forgotten, udp_kept, flows_flushed
+//!    │                    │                              choices_forgotten, fragments_forgotten, udp_kept, flows_flushed,
+//!    │                    │                              numbers_shared
 //!    │                    └ another DesiredState around the agent's: all others
 //!    └ another body of the API's answers: cut_unnoticed, slices_late
 //! ```
@@ -65,6 +66,7 @@
 //! | [`fragments_forgotten`] | only the first fragment of a datagram is translated |
 //! | [`replanned`] | wrong plans: ports of backends are frontends, load balancers' closed ports are routed on, closed backends dropped |
 //! | [`forgetful_start`] | a start empties the table of services, or that of flows |
+//! | [`numbers_shared`] | after a start that adopts maps, new Services get numbers that are in use |
 //! | [`two_writes`] | a service is emptied before its next backends are written |
 //! | [`endpoints_left_out`] | some endpoints are in no set: of this node, alone, without a node |
 //! | [`ports_confused`] | ports of one number, or families of one port, are not told apart |
@@ -105,6 +107,7 @@ pub mod locked_out;
 pub mod lost_watch;
 pub mod missed_changes;
 pub mod node_ports_taken;
+pub mod numbers_shared;
 pub mod one_way;
 pub mod pins_left;
 pub mod pods_masqueraded;
@@ -371,6 +374,8 @@ pub enum Mutant {
     ServicesForgotten,
     /// [`forgetful_start::flows_forgotten`].
     FlowsForgotten,
+    /// [`numbers_shared`].
+    NumbersShared,
     /// [`two_writes`].
     TwoWrites,
     /// [`lost_watch::empty_frontends`].
@@ -649,6 +654,9 @@ impl Mutant {
                 "at its start, no Service has backends until the lists of the API are there"
             }
             Self::FlowsForgotten => "at its start, it forgets all flows",
+            Self::NumbersShared => {
+                "after a start that adopts its maps, a new Service is served by the backends of another"
+            }
             Self::TwoWrites => "a Service has no endpoints for some milliseconds whenever they change",
             Self::LostWatchForgets => "once a watch was cut, it serves no Service",
             Self::RemovalsLost => "once a watch was cut, an endpoint that leaves a slice stays",

@@ -46,6 +46,7 @@ use mutants::{
     lost_watch::{RemovalsLost, empty_frontends},
     missed_changes::{Missed, MissedChanges},
     node_ports_taken::NodePortsTaken,
+    numbers_shared::numbers_shared,
     one_way::{OneWay, without_further_servers},
     pins_left,
     pods_masqueraded::{PodsMasqueraded, masquerade},
@@ -347,6 +348,7 @@ fn main() -> ExitCode {
             let forget = || drop(empty_flows(Path::new(BPFFS)));
             execute(&command, datapath(|kernel| flows_forgotten(kernel, forget)))
         }
+        Mutant::NumbersShared => execute(&command, datapath(numbers_shared)),
         Mutant::TwoWrites => execute(&command, datapath(two_writes)),
         Mutant::LostWatchForgets => {
             let forget = || drop(empty_frontends(Path::new(BPFFS)));

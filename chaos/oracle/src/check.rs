@@ -14,7 +14,7 @@ use crate::{
     finding::{self, Finding, SHOWN, Weight},
     history::{Attempt, Outcome, Served, Stage, Transport},
     observations,
-    outcome::{faithful, is_answered_by, is_certified, is_silent, took, were_there_together},
+    outcome::{faithful, is_answered_by, is_certified, is_silent, is_unanswered, took, were_there_together},
 };
 
 pub use crate::{
@@ -178,8 +178,8 @@ impl Judged<'_> {
     fn is_decided_by_logs(&self, attempt: &Attempt) -> bool {
         let silent = matches!(attempt.outcome, Outcome::Timeout { stage } if stage != Stage::Socket);
         silent
-            && match self.expectation.permitted {
-                Permitted::None => true,
+            && match &self.expectation.permitted {
+                permitted if permitted.is_decided_by_logs() => true,
                 Permitted::Delivered(_) => self.delivered_to(attempt).is_some(),
                 _ => false,
             }
@@ -287,6 +287,11 @@ impl Judged<'_> {
             Permitted::ServesOrRefuses(identities) => {
                 is_answered_by(attempt, identities) || self.refused(attempt)
             }
+            Permitted::ServesOrNone(identities) => {
+                let by = self.delivered_to(attempt);
+                is_answered_by(attempt, identities)
+                    || (is_unanswered(&attempt.outcome) && by.is_none_or(|by| identities.contains(by)))
+            }
             Permitted::Delivered(identities) => {
                 is_silent(&attempt.outcome)
                     && self
@@ -297,10 +302,7 @@ impl Judged<'_> {
             Permitted::Refuse => self.refused(attempt),
 
             // A late refusal is a timeout that ended with an error.
-            Permitted::None => {
-                (is_refusal(&attempt.outcome) || is_silent(&attempt.outcome) || is_foreign(&attempt.outcome))
-                    && !self.observed.delivered.contains_key(attempt.nonce.as_str())
-            }
+            Permitted::None => is_unanswered(&attempt.outcome) && self.delivered_to(attempt).is_none(),
         }
     }
 
@@ -364,7 +366,7 @@ impl Judged<'_> {
             _ if self.observed.delivered.contains_key(attempt.nonce.as_str())
                 && matches!(
                     self.expectation.permitted,
-                    Permitted::None | Permitted::Delivered(_)
+                    Permitted::None | Permitted::ServesOrNone(_) | Permitted::Delivered(_)
                 ) =>
             {
                 Ending::Delivered

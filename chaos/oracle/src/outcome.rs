@@ -45,6 +45,11 @@ pub fn is_foreign(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Garbled { .. }) || (is_cut(outcome) && !is_refusal(outcome))
 }
 
+/// No backend has answered: it was refused, whenever, or silent, or something else has answered.
+pub(crate) fn is_unanswered(outcome: &Outcome) -> bool {
+    is_refusal(outcome) || is_silent(outcome) || is_foreign(outcome)
+}
+
 pub(crate) fn is_answered_by(attempt: &Attempt, identities: &BTreeSet<String>) -> bool {
     matches!(&attempt.outcome, Outcome::Answered { answer, .. }
         if identities.contains(&answer.identity) && faithful(answer, attempt))

@@ -17,6 +17,9 @@ pub enum Permitted {
     ServesOneOf(BTreeSet<String>),
     /// Every probe is answered by one of these identities, or fails as with [`Permitted::Refuse`].
     ServesOrRefuses(BTreeSet<String>),
+    /// Every probe is answered by one of these identities, or as with [`Permitted::None`]; what is in a backend's log is in one of
+    /// theirs.
+    ServesOrNone(BTreeSet<String>),
     /// Every datagram is in the log of one of these identities, and asks for no answer ([`PlanEntry::one_way`]).
     ///
     /// [`PlanEntry::one_way`]: crate::history::PlanEntry::one_way
@@ -38,13 +41,20 @@ impl Permitted {
     #[must_use]
     pub fn identities(&self) -> Option<&BTreeSet<String>> {
         match self {
-            Self::Serves(identities) | Self::ServesOneOf(identities) | Self::ServesOrRefuses(identities) => {
-                Some(identities)
-            }
+            Self::Serves(identities)
+            | Self::ServesOneOf(identities)
+            | Self::ServesOrRefuses(identities)
+            | Self::ServesOrNone(identities) => Some(identities),
             Self::Delivered(_) | Self::Certified(_) | Self::CertifiedOrCut(_) | Self::Refuse | Self::None => {
                 None
             }
         }
+    }
+
+    /// Whether the logs of backends decide it: of what was not answered, too.
+    #[must_use]
+    pub fn is_decided_by_logs(&self) -> bool {
+        matches!(self, Self::ServesOrNone(_) | Self::None)
     }
 
     /// Whether it permits a refusal that comes in time, and none that comes late.
@@ -66,6 +76,13 @@ impl fmt::Display for Permitted {
                 write!(
                     f,
                     "every probe refused or served by one of {{{}}}",
+                    listed(identities)
+                )
+            }
+            Self::ServesOrNone(identities) => {
+                write!(
+                    f,
+                    "every probe served by one of {{{}}}, or no backend reached",
                     listed(identities)
                 )
             }

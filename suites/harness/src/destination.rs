@@ -89,6 +89,20 @@ impl Destination {
         }
     }
 
+    /// May be served by one of these identities, or reach no backend.
+    pub fn serves_or_none(
+        axis: &str,
+        name: &str,
+        transport: Transport,
+        address: SocketAddr,
+        identities: impl IntoIterator<Item = String>,
+    ) -> Self {
+        Self {
+            permitted: Permitted::ServesOrNone(identities.into_iter().collect()),
+            ..Self::refuses(axis, name, transport, address)
+        }
+    }
+
     /// Must answer TLS with a certificate that is valid for this name.
     pub fn certified(axis: &str, name: &str, address: SocketAddr, valid_for: &str) -> Self {
         Self {

@@ -149,14 +149,14 @@ impl Logs {
         }
     }
 
-    /// NONE is decided by the logs of backends, and so is whose a timeout is.
+    /// That nothing else was reached is decided by the logs of backends, and so is whose a timeout is.
     pub(crate) async fn if_needed(
         &self,
         targets: &[Destination],
         attempts: &[Attempt],
     ) -> Result<Vec<Served>, Halt> {
-        if targets.iter().any(|target| target.permitted == Permitted::None) || attempts.iter().any(is_silent)
-        {
+        let mut permitted = targets.iter().map(|target| &target.permitted);
+        if permitted.any(Permitted::is_decided_by_logs) || attempts.iter().any(is_silent) {
             return self.since(attempts).await;
         }
         Ok(Vec::new())

@@ -27,6 +27,7 @@ mod looking;
 mod lost_watch;
 mod missed_changes;
 mod node_ports_taken;
+mod numbers_shared;
 mod one_way;
 mod pods_masqueraded;
 mod policies_misread;

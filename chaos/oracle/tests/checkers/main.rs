@@ -19,7 +19,7 @@ use rstest::rstest;
 
 use crate::support::{
     B1, B2, TIMES, VIP, address, answer, answered, attempt, check, cut, failed, many, refused, served,
-    serves, serves_one_of, serves_or_refuses, silent,
+    serves, serves_one_of, serves_or_none, serves_or_refuses, silent,
 };
 
 #[rstest]
@@ -29,6 +29,12 @@ use crate::support::{
 #[case::refused_by_icmp(Permitted::Refuse, many(28, |n| attempt(n, failed(Stage::Receive, "EHOSTUNREACH"), 999)))]
 #[case::whichever(serves_one_of(&[B1, B2]), many(28, |n| answered(n, B1)))]
 #[case::refused_or_served(serves_or_refuses(&[B1, B2]), many(28, |n| if n % 2 == 0 { refused(n) } else { answered(n, B1) }))]
+#[case::served_or_none(serves_or_none(&[B1, B2]), many(28, |n| match n % 4 {
+    0 => answered(n, B1),
+    1 => attempt(n, failed(Stage::Connect, "ECONNREFUSED"), 1300),
+    2 => attempt(n, Outcome::Garbled { said: "HTTP/1.1 400 Bad Request".into() }, 1),
+    _ => silent(n),
+}))]
 #[case::certified(Permitted::Certified("b.svc".into()), many(28, |n| answered(n, "a,b.svc,c/TCP/443")))]
 #[case::one_of_many_cut(Permitted::CertifiedOrCut("a".into()),
     many(51, |n| if n == 9 { attempt(n, failed(Stage::Tls, "ECONNRESET"), 1) } else { answered(n, "a/TCP/443") }))]
@@ -86,6 +92,8 @@ fn what_is_permitted_has_no_finding(#[case] permitted: Permitted, #[case] attemp
     "5 of 50 outside: 5 ECONNRESET from the TLS handshake")]
 #[case::served_by_another(serves_or_refuses(&[B1]), many(28, |n| if n == 3 { answered(n, B2) } else { refused(n) }),
     "1 of 28 outside: 1 answered by b2/TCP/8080")]
+#[case::served_by_anothers_is_not_none(serves_or_none(&[B1]), many(28, |n| if n == 3 { answered(n, B2) } else { silent(n) }),
+    "1 of 28 outside: 1 answered by b2/TCP/8080")]
 #[case::what_no_backend_says_is_no_refusal(Permitted::Refuse,
     many(28, |n| attempt(n, Outcome::Garbled { said: "HTTP/1.1 400 Bad Request".into() }, 1)),
     "answered by what is no backend, 28 of 28 outside: ")]
@@ -116,6 +124,16 @@ fn a_probe_that_a_backend_logged_is_not_none_though_the_client_was_refused_late(
             && found.ends_with("; 1 delivered to a backend all the same"),
         "{found}"
     );
+}
+
+#[test]
+fn what_its_own_backend_logged_may_be_silent_and_what_another_logged_may_not() {
+    let logs = [served(5, B1), served(7, B2)];
+    assert_eq!(check(&many(28, silent), &logs, serves_or_none(&[B1, B2])), []);
+    let findings = check(&many(28, silent), &logs, serves_or_none(&[B1]));
+    assert_eq!(findings.len(), 1);
+    assert_eq!(findings[0].weight, Weight::Violation);
+    assert_eq!(findings[0].first[0].nonce, "nonce-7");
 }
 
 #[test]

@@ -109,6 +109,10 @@ pub(crate) fn serves_or_refuses(identities: &[&str]) -> Permitted {
     Permitted::ServesOrRefuses(identities.iter().map(|one| (*one).to_owned()).collect())
 }
 
+pub(crate) fn serves_or_none(identities: &[&str]) -> Permitted {
+    Permitted::ServesOrNone(identities.iter().map(|one| (*one).to_owned()).collect())
+}
+
 pub(crate) fn check(attempts: &[Attempt], logs: &[Served], permitted: Permitted) -> Vec<Finding> {
     let stream = Stream {
         client: "pod@node-1".into(),

@@ -117,6 +117,8 @@ async fn pods_of_cases_that_remove_an_agent_are_of_their_nodes_where_it_is_their
     let all: Vec<Case> = cases::ALL
         .iter()
         .filter(|case| case.needs.also.contains(&Capability::AgentCleanup))
+        // Those that need pods with networks of their own do not run there.
+        .filter(|case| !case.needs.also.contains(&Capability::PodsWithoutAgents))
         .copied()
         .collect();
     for report in run(&stage, &all).await {
