@@ -148,6 +148,7 @@ pub const ALL: &[Case] = &[
     g_draining::terminating_unserving_none::CASE,
     g_draining::terminating_drains_established::CASE,
     g_draining::rollout_no_loss::CASE,
+    g_draining::dead_node_excluded::CASE,
     g_draining::returning_endpoint_active::CASE,
     h_udp::udp_zero_and_back::CASE,
     h_udp::udp_zero_and_back::LB,
