@@ -5,7 +5,7 @@
 //!    │                    │                            └ Flawed, by a Flaw: stale_kept, shut_out, growing, starts_twice,
 //!    │                    │                              foreign_removed, pins_left, adopted_kept, flows_kept, connections_cut,
 //!    │                    │                              sockets_by_address, refused_as, programs_missing,
-//!    │                    │                              choices_forgotten, fragments_forgotten, udp_kept, flows_flushed
+//!    │                    │                              choices_forgotten, fragments_forgotten, udp_kept, flows_flushed, too_big_dropped
 //!    │                    └ another DesiredState around the agent's: all others
 //!    └ another body of the API's answers: cut_unnoticed, slices_late
 //! ```
@@ -63,6 +63,7 @@
 //! | [`pods_masqueraded`] | what pods send to backends comes from their node's address |
 //! | [`choices_forgotten`] | each datagram of an unconnected socket goes to any backend |
 //! | [`fragments_forgotten`] | only the first fragment of a datagram is translated |
+//! | [`too_big_dropped`] | ICMP errors about packets that are too big are dropped |
 //! | [`replanned`] | wrong plans: ports of backends are frontends, load balancers' closed ports are routed on, closed backends dropped |
 //! | [`forgetful_start`] | a start empties the table of services, or that of flows |
 //! | [`two_writes`] | a service is emptied before its next backends are written |
@@ -126,6 +127,7 @@ pub mod sockets_by_address;
 pub mod stale_kept;
 pub mod starts_twice;
 pub mod terminating_healthy;
+pub mod too_big_dropped;
 pub mod two_writes;
 pub mod udp_ending;
 pub mod udp_kept;
@@ -367,6 +369,8 @@ pub enum Mutant {
     SilentOutside,
     /// [`replanned::closed_ports_dropped`].
     ClosedPortsDropped,
+    /// [`too_big_dropped`].
+    TooBigDropped,
     /// [`forgetful_start::services_forgotten`].
     ServicesForgotten,
     /// [`forgetful_start::flows_forgotten`].
@@ -644,6 +648,9 @@ impl Mutant {
             }
             Self::ClosedPortsDropped => {
                 "packets to an endpoint whose port is closed are dropped instead of refused"
+            }
+            Self::TooBigDropped => {
+                "ICMP errors that say that a packet is too big are dropped where they come to the node"
             }
             Self::ServicesForgotten => {
                 "at its start, no Service has backends until the lists of the API are there"
