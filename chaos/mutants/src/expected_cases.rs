@@ -127,6 +127,11 @@ impl Mutant {
             Self::TargetPortsServed => &["clusterip-closed-port"],
             Self::BalancersUnreserved => &["lb-closed-port-no-loop"],
             Self::SilentOutside => &["external-no-endpoints-rejected"],
+            Self::TooBigDropped => &[
+                "pmtu-toward-backend",
+                "pmtu-toward-client",
+                "pmtu-toward-client-lb",
+            ],
             Self::ClosedPortsDropped => &["backend-port-closed-visible", "backend-port-closed-visible-udp"],
             Self::ServicesForgotten => &["restart-no-new-failure"],
             Self::FlowsForgotten => &["restart-established-kept"],

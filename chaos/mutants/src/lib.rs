@@ -7,6 +7,7 @@
 //!    │                    │                              sockets_by_address, refused_as, programs_missing,
 //!    │                    │                              choices_forgotten, fragments_forgotten, udp_kept, flows_flushed,
 //!    │                    │                              numbers_shared
+//!    │                    │                              choices_forgotten, fragments_forgotten, udp_kept, flows_flushed, too_big_dropped
 //!    │                    └ another DesiredState around the agent's: all others
 //!    └ another body of the API's answers: cut_unnoticed, slices_late
 //! ```
@@ -64,6 +65,7 @@
 //! | [`pods_masqueraded`] | what pods send to backends comes from their node's address |
 //! | [`choices_forgotten`] | each datagram of an unconnected socket goes to any backend |
 //! | [`fragments_forgotten`] | only the first fragment of a datagram is translated |
+//! | [`too_big_dropped`] | ICMP errors about packets that are too big are dropped |
 //! | [`replanned`] | wrong plans: ports of backends are frontends, load balancers' closed ports are routed on, closed backends dropped |
 //! | [`forgetful_start`] | a start empties the table of services, or that of flows |
 //! | [`numbers_shared`] | after a start that adopts maps, new Services get numbers that are in use |
@@ -129,6 +131,7 @@ pub mod sockets_by_address;
 pub mod stale_kept;
 pub mod starts_twice;
 pub mod terminating_healthy;
+pub mod too_big_dropped;
 pub mod two_writes;
 pub mod udp_ending;
 pub mod udp_kept;
@@ -370,6 +373,8 @@ pub enum Mutant {
     SilentOutside,
     /// [`replanned::closed_ports_dropped`].
     ClosedPortsDropped,
+    /// [`too_big_dropped`].
+    TooBigDropped,
     /// [`forgetful_start::services_forgotten`].
     ServicesForgotten,
     /// [`forgetful_start::flows_forgotten`].
@@ -649,6 +654,9 @@ impl Mutant {
             }
             Self::ClosedPortsDropped => {
                 "packets to an endpoint whose port is closed are dropped instead of refused"
+            }
+            Self::TooBigDropped => {
+                "ICMP errors that say that a packet is too big are dropped where they come to the node"
             }
             Self::ServicesForgotten => {
                 "at its start, no Service has backends until the lists of the API are there"

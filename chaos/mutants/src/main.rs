@@ -68,6 +68,7 @@ use mutants::{
     stale_kept::{CGROUP, Overlooked, overlooking},
     starts_twice::starts_twice,
     terminating_healthy::TerminatingHealthy,
+    too_big_dropped::{drop_at, too_big_dropped},
     two_writes::two_writes,
     udp_kept::{Kept, udp_kept},
     unasked::{Unasked, WithUnasked},
@@ -342,6 +343,7 @@ fn main() -> ExitCode {
         Mutant::TargetPortsServed => replanned(replanned::target_ports_served),
         Mutant::BalancersUnreserved => replanned(replanned::balancers_unreserved),
         Mutant::SilentOutside => replanned(replanned::silent_outside),
+        Mutant::TooBigDropped => execute(&command, datapath(|kernel| too_big_dropped(kernel, drop_at))),
         Mutant::ClosedPortsDropped => replanned(replanned::closed_ports_dropped),
         Mutant::ServicesForgotten => execute(&command, datapath(services_forgotten)),
         Mutant::FlowsForgotten => {

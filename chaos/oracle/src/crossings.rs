@@ -17,6 +17,8 @@ use crate::finding::{Finding, Weight};
 pub const ICMP: [u8; 2] = [1, 58];
 /// Types of ICMP and ICMPv6 that say that the hops of a packet are used up.
 const EXPIRED: [u8; 2] = [11, 3];
+/// Types and codes of ICMP and ICMPv6 that say that a packet is too big for the next hop.
+const TOO_BIG: [[u8; 2]; 2] = [[3, 4], [2, 0]];
 
 /// A packet on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +34,9 @@ pub struct Packet {
     pub destination: IpAddr,
     /// Protocol number.
     pub protocol: u8,
+    /// Bytes from its IP header on. Of what a device is to cut up, all.
+    #[serde(default)]
+    pub bytes: u32,
     /// Hops that it has left: TTL, or hop limit.
     pub hops: u8,
     /// What tells its flow from others: ports, or the identifier of an echo.
@@ -40,6 +45,9 @@ pub struct Packet {
     /// Type of ICMP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub icmp_type: Option<u8>,
+    /// Code of ICMP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub icmp_code: Option<u8>,
     /// Source and destination of the packet that an ICMP error is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<[IpAddr; 2]>,
@@ -51,6 +59,17 @@ impl Packet {
         let of = ICMP.iter().zip(EXPIRED);
         let is = |(protocol, kind): (&u8, u8)| self.protocol == *protocol && self.icmp_type == Some(kind);
         self.about.is_some() && of.into_iter().any(is)
+    }
+
+    /// Whether it says that a packet to this address is too big for the next hop.
+    fn is_too_big(&self, to: IpAddr) -> bool {
+        let said = self
+            .icmp_type
+            .zip(self.icmp_code)
+            .map(|(kind, code)| [kind, code]);
+        let mut of = ICMP.iter().zip(TOO_BIG);
+        let is = |(protocol, kind): (&u8, [u8; 2])| self.protocol == *protocol && said == Some(kind);
+        self.about.is_some_and(|[_, about]| about == to) && of.any(is)
     }
 
     /// Whether it is to an address, and no ICMP error.
@@ -66,6 +85,19 @@ pub fn sent_to(packets: &[Packet], address: IpAddr) -> usize {
         .iter()
         .filter(|packet| packet.is_sent && packet.is_sent_to(address))
         .count()
+}
+
+/// How many packets to an address were larger than this.
+#[must_use]
+pub fn larger_to(packets: &[Packet], address: IpAddr, bytes: u32) -> usize {
+    let is = |packet: &&Packet| packet.is_sent_to(address) && packet.bytes > bytes;
+    packets.iter().filter(is).count()
+}
+
+/// How many ICMP errors said of packets to an address that they are too big for the next hop.
+#[must_use]
+pub fn too_big_to(packets: &[Packet], address: IpAddr) -> usize {
+    packets.iter().filter(|packet| packet.is_too_big(address)).count()
 }
 
 /// How many packets of a protocol to an address a device has received.
@@ -125,11 +157,49 @@ mod tests {
             source: "198.51.100.1".parse().unwrap(),
             destination: VIP.parse().unwrap(),
             protocol: 17,
+            bytes: 28,
             hops,
             ports: Some(ports),
             icmp_type: None,
+            icmp_code: None,
             about: None,
         }
+    }
+
+    #[test]
+    fn a_packet_is_too_big_for_a_hop_if_an_error_of_its_family_says_so() {
+        let vip: IpAddr = VIP.parse().unwrap();
+        let sent = Packet {
+            bytes: 1281,
+            ..packet(true, 64, [1, 7])
+        };
+        let error = |protocol, kind, code, to: &str| Packet {
+            protocol,
+            icmp_type: Some(kind),
+            icmp_code: Some(code),
+            about: Some(["198.51.100.1".parse().unwrap(), to.parse().unwrap()]),
+            ..packet(false, 64, [0, 0])
+        };
+        assert_eq!(
+            [1280, 1281].map(|bytes| larger_to(std::slice::from_ref(&sent), vip, bytes)),
+            [1, 0]
+        );
+        let all = [
+            error(1, 3, 4, VIP),
+            error(1, 3, 3, VIP),
+            error(1, 2, 0, VIP),
+            error(1, 3, 4, "192.0.2.2"),
+            sent,
+        ];
+        assert_eq!(too_big_to(&all, vip), 1);
+        let v6: IpAddr = "2001:db8::1".parse().unwrap();
+        assert_eq!(
+            too_big_to(
+                &[error(58, 2, 0, "2001:db8::1"), error(58, 3, 4, "2001:db8::1")],
+                v6
+            ),
+            1
+        );
     }
 
     fn judge(packets: &[Packet]) -> Option<String> {

@@ -1,5 +1,5 @@
-//! A fault of the API servers for a limited time, leased over a connection: a process at the other end keeps the
-//! fault in force.
+//! A fault for a limited time, of the API servers or of a node, leased over a connection: a process at the other end
+//! keeps the fault in force.
 //! ```text
 //!  FaultLease ── connection ── hold ── the provider's begin and heal
 //! ```
@@ -7,7 +7,7 @@
 //! The fault ends when the lease ends it, when the connection closes for any reason, and when its time is over. The
 //! user of a fault therefore has nothing to undo and can't forget to.
 
-use std::{io, time::Duration};
+use std::{fmt, io, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -16,7 +16,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{ApiFault, ClusterError};
+use crate::ClusterError;
 
 /// Most bytes of a line: an error message.
 const LINE: u64 = 64 << 10;
@@ -35,7 +35,7 @@ enum Event {
     Failed(ClusterError),
 }
 
-/// A fault of the API servers that is in force.
+/// A fault that is in force.
 ///
 /// It ends with [`FaultLease::end`], soon after the value is dropped or its process ends, and when its time is over.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl FaultLease {
             stream: BufReader::new(stream),
             answers_within,
         };
-        match lease.next("begin a fault of the API servers").await? {
+        match lease.next("begin a fault").await? {
             Event::Begun => Ok(lease),
             Event::Failed(error) => Err(error),
             Event::Lapsed | Event::Ended => Err(ClusterError::FaultLapsed),
@@ -71,7 +71,7 @@ impl FaultLease {
     pub async fn end(mut self) -> Result<(), ClusterError> {
         // A fault whose time is over has already sent its end.
         drop(self.stream.write_all(b"end\n").await);
-        let what = "end a fault of the API servers";
+        let what = "end a fault";
         match self.next(what).await? {
             Event::Ended => Ok(()),
             Event::Begun => Err(ClusterError::failed(what, "it began again")),
@@ -110,7 +110,7 @@ impl FaultLease {
 /// The connection can't be written to.
 pub async fn hold<B>(
     mut stream: BufReader<UnixStream>,
-    fault: &ApiFault,
+    fault: &impl fmt::Display,
     lasts: Duration,
     begin: impl Future<Output = Result<B, ClusterError>>,
     heal: impl AsyncFnOnce(B) -> Result<(), ClusterError>,
@@ -154,6 +154,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
+    use crate::ApiFault;
 
     const FAULT: ApiFault = ApiFault::SharedAddress;
     const LONG: Duration = Duration::from_secs(60);

@@ -100,11 +100,15 @@ pub enum Capability {
     /// A node can get a device whose other end is at the client outside. Both networks are on this machine, and cases
     /// may change them freely, as they end with the cluster.
     SecondNetwork,
+    /// A node can lose its power for a while: from one moment to the next nothing of it runs, sends or answers.
+    PowerLoss,
+    /// A hop of [`NARROW`] bytes can be made: on the way to the client outside, and by routes of nodes to their pods.
+    NarrowHop,
 }
 
 impl Capability {
     /// All of them. A variant that is not listed changes the length, and does not compile; the last one stays the last.
-    pub const ALL: [Self; Self::SecondNetwork as usize + 1] = [
+    pub const ALL: [Self; Self::NarrowHop as usize + 1] = [
         Self::Ipv4,
         Self::Ipv6,
         Self::ApiWrite,
@@ -126,6 +130,8 @@ impl Capability {
         Self::RawSockets,
         Self::Zones,
         Self::SecondNetwork,
+        Self::PowerLoss,
+        Self::NarrowHop,
     ];
 }
 
@@ -195,6 +201,9 @@ impl Description {
 fn is_zero(number: &usize) -> bool {
     *number == 0
 }
+
+/// Bytes that a narrow hop takes: the smallest MTU of IPv6.
+pub const NARROW: u32 = 1280;
 
 /// The pattern that matches every pin of a node.
 pub const EVERY_PIN: &str = "*";

@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    net::IpAddr,
     path::Path,
     sync::Arc,
     time::Duration,
@@ -66,6 +67,15 @@ pub trait NodeAccess: Send + Sync {
     /// # Errors
     /// The node does not exist.
     async fn baseline(&self, node: &str) -> Result<BTreeMap<String, usize>, ClusterError>;
+
+    /// Takes the power of a node, for at most [`LONGEST`](crate::LONGEST): when this returns, nothing of it runs, sends
+    /// or answers, and its peers were told nothing. Available with [`Capability::PowerLoss`].
+    ///
+    /// # Errors
+    /// The node does not exist, or has no power already; the cluster has no such capability.
+    async fn lose_power(&self, _node: &str, _lasts: Duration) -> Result<FaultLease, ClusterError> {
+        Err(ClusterError::unsupported("take the power of its nodes"))
+    }
 }
 
 /// The agents of the target, one on each node.
@@ -154,6 +164,18 @@ pub trait OutsideClient: Send + Sync {
     /// # Errors
     /// The client is gone.
     async fn command(&self, argv: &[String]) -> Result<Placed, ClusterError>;
+
+    /// Gives the client further addresses, for at most [`LONGEST`](crate::LONGEST), on the way to which a router takes
+    /// packets of [`NARROW`](crate::NARROW) bytes at most, and says so to their senders. Available with
+    /// [`Capability::NarrowHop`].
+    ///
+    /// # Errors
+    /// There is one already; the cluster has no such capability.
+    async fn narrow_hop(&self, _lasts: Duration) -> Result<(FaultLease, Vec<IpAddr>), ClusterError> {
+        Err(ClusterError::unsupported(
+            "put a narrow hop before its client outside",
+        ))
+    }
 }
 
 /// The optional parts of a cluster, beside its API and its pods.

@@ -1,6 +1,8 @@
-//! Faults of the API servers, in the history of a case that makes them.
+//! Faults that a process at the other end of a lease keeps in force, in the history of a case that makes them: of the
+//! API servers, of nodes that lose their power, of ways with a narrow hop.
 
 use std::{
+    net::IpAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -15,7 +17,7 @@ use crate::{
 
 /// A fault that is in force. Dropped, it ends soon after, and at the latest when its time is over.
 #[must_use = "the fault ends when this is dropped"]
-pub struct ApiFaultGuard {
+pub struct LeasedFault {
     held: FaultLease,
     what: String,
     history: Arc<History>,
@@ -23,18 +25,34 @@ pub struct ApiFaultGuard {
 
 /// Lets something be wrong with the API servers for at most so long ([`cluster::LONGEST`] bounds it); it is in
 /// force when this returns.
-pub async fn begin(cx: &Context, fault: &ApiFault, lasts: Duration) -> Result<ApiFaultGuard, Halt> {
+pub async fn begin(cx: &Context, fault: &ApiFault, lasts: Duration) -> Result<LeasedFault, Halt> {
     let held = cx.cluster().control_plane()?.begin(fault, lasts).await?;
-    let what = fault.to_string();
-    cx.fault(&what);
-    Ok(ApiFaultGuard {
-        held,
-        what,
-        history: Arc::clone(cx.history()),
-    })
+    Ok(LeasedFault::of(cx, held, fault.to_string()))
 }
 
-impl ApiFaultGuard {
+/// Takes the power of a node for at most so long; when this returns, nothing of it runs, sends or answers.
+pub async fn lose_power(cx: &Context, node: &str, lasts: Duration) -> Result<LeasedFault, Halt> {
+    let held = cx.cluster().nodes()?.lose_power(node, lasts).await?;
+    Ok(LeasedFault::of(cx, held, format!("{node} has no power")))
+}
+
+/// Gives the client outside addresses behind a hop of [`cluster::NARROW`] bytes, for at most so long.
+pub async fn narrow_hop(cx: &Context, lasts: Duration) -> Result<(LeasedFault, Vec<IpAddr>), Halt> {
+    let (held, addresses) = cx.cluster().outside()?.narrow_hop(lasts).await?;
+    let what = format!("the client outside is behind a narrow hop at {addresses:?}");
+    Ok((LeasedFault::of(cx, held, what), addresses))
+}
+
+impl LeasedFault {
+    fn of(cx: &Context, held: FaultLease, what: String) -> Self {
+        cx.fault(&what);
+        Self {
+            held,
+            what,
+            history: Arc::clone(cx.history()),
+        }
+    }
+
     /// Ends it. Returns when it was over.
     ///
     /// # Errors

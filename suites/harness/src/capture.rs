@@ -171,9 +171,11 @@ mod tests {
             source: vip,
             destination: "192.0.2.9".parse().unwrap(),
             protocol: 1,
+            bytes: 28,
             hops: 64,
             ports: Some([1, 1]),
             icmp_type: Some(0),
+            icmp_code: Some(0),
             about: None,
         };
         assert!(is_reply(&reply, vip));

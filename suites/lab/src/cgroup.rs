@@ -192,6 +192,18 @@ impl Cgroup {
         })
     }
 
+    /// Stops every process in the subtree where it is, or lets all go on. They end all the same when they are killed.
+    pub(super) fn freeze(&self, is_frozen: bool) -> Result<(), LabError> {
+        let value = if is_frozen { "1" } else { "0" };
+        let failed = io_error(format!("freeze or thaw the cgroup {}", self.path.display()));
+        fs::write(self.path.join("cgroup.freeze"), value).map_err(failed)
+    }
+
+    /// Whether it was frozen.
+    pub(super) fn is_frozen(&self) -> bool {
+        fs::read_to_string(self.path.join("cgroup.freeze")).is_ok_and(|value| value.trim() == "1")
+    }
+
     /// Names of labs whose subtree has no supervisor. A lab whose supervisor's cgroup is populated is running,
     /// perhaps in another container.
     pub(super) fn abandoned(hierarchy: &Path) -> Vec<String> {

@@ -18,6 +18,8 @@ use super::{
     LIMITS, LabError,
     error::io_error,
     lab::RequestState,
+    narrow_hop::NarrowHop,
+    power::PowerLoss,
     protocol::{Reply, Request},
 };
 
@@ -114,6 +116,15 @@ async fn answer(stream: UnixStream, lab: &RequestState) -> io::Result<()> {
             let heal = async |begun| lab.api.heal(begun).await;
             return cluster::hold(stream, &fault, lasts, begin, heal).await;
         }
+        Ok(Request::PowerLoss { node, lasts }) => {
+            let what = format!("{node} has no power");
+            let heal = async |lost: PowerLoss| lost.heal().await;
+            return cluster::hold(stream, &what, lasts, lab.power_loss(&node, lasts), heal).await;
+        }
+        Ok(Request::NarrowHop { lasts }) => {
+            let heal = async |hop: NarrowHop| hop.heal().await;
+            return cluster::hold(stream, &"a narrow hop", lasts, lab.narrow_hop(lasts), heal).await;
+        }
         Ok(request) => handle(request, lab).await.unwrap_or_else(Reply::Refused),
         Err(error) => Reply::Refused(ClusterError::failed("read the request", error)),
     };
@@ -159,7 +170,7 @@ async fn handle(request: Request, lab: &RequestState) -> Result<Reply, ClusterEr
             lab.api.jump_versions(by).map_err(str::to_owned),
             "let the resourceVersion jump".to_owned(),
         ),
-        Request::Down | Request::ApiFault { .. } => {
+        Request::Down | Request::ApiFault { .. } | Request::PowerLoss { .. } | Request::NarrowHop { .. } => {
             Err(ClusterError::failed("answer", "it is answered elsewhere"))
         }
     }

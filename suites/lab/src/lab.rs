@@ -7,6 +7,7 @@ use std::{
     path::PathBuf,
     process,
     sync::Arc,
+    time::Duration,
 };
 
 use cluster::{Capability, ClusterError, Description, software::Software};
@@ -29,8 +30,10 @@ use super::{
     dir::LabDir,
     error::io_error,
     kubelet::{Kubelet, Kubelets, PodPlace, Table},
+    narrow_hop::NarrowHop,
     needs,
     netns::NetNs,
+    power::PowerLoss,
     protocol::{About, Descriptor, Located, NodeStatus, Status},
     start_events::Steps,
     topology::NodeAddresses,
@@ -42,7 +45,6 @@ use super::{
 pub(super) struct Lab {
     tasks: JoinSet<()>,
     shared: Arc<RequestState>,
-    _underlay: Arc<Underlay>,
 }
 
 /// State for requests on the control socket.
@@ -52,6 +54,7 @@ pub(super) struct RequestState {
     /// Receives the connection of a `down` request, which is answered when the lab is down.
     pub(super) down: mpsc::Sender<UnixStream>,
     nodes: BTreeMap<String, Member>,
+    underlay: Arc<Underlay>,
     outside: NetNs,
     outside_cgroup: Cgroup,
     dir: LabDir,
@@ -153,6 +156,7 @@ impl Lab {
             about,
             down,
             nodes: members,
+            underlay,
             outside,
             outside_cgroup,
             dir: dir.clone(),
@@ -161,7 +165,6 @@ impl Lab {
         Ok(Self {
             tasks,
             shared: Arc::new(shared),
-            _underlay: underlay,
         })
     }
 
@@ -277,6 +280,25 @@ impl RequestState {
     /// The agent of a node.
     pub(super) fn agent(&self, node: &str) -> Result<&Agent, ClusterError> {
         self.member(node).map(|member| &member.agent)
+    }
+
+    /// Gives the outside client addresses behind a narrow hop.
+    pub(super) async fn narrow_hop(&self, lasts: Duration) -> Result<NarrowHop, ClusterError> {
+        let failed = |error: LabError| ClusterError::failed("make a narrow hop", &error);
+        let outside = self.outside.links().map_err(failed)?;
+        NarrowHop::begin(
+            Arc::clone(&self.underlay),
+            outside,
+            self.about.config.families,
+            lasts,
+        )
+        .await
+    }
+
+    /// Takes the power of a node.
+    pub(super) async fn power_loss(&self, node: &str, lasts: Duration) -> Result<PowerLoss, ClusterError> {
+        let node = Arc::clone(&self.member(node)?.node);
+        PowerLoss::begin(node, Arc::clone(&self.underlay), lasts).await
     }
 
     /// Namespaces and cgroup for a process in a place.

@@ -15,7 +15,7 @@
 //!
 //! Files: for users `client`, `access` and `parts` (the lab as a cluster), `config`, `families`, `name`, `limits`,
 //! `error`, `evidence`, `counters`; for the supervisor `supervisor` (start and end), `lab` (its state), `control`
-//! (requests), `api/`, `agent`, `redirection`, `health`, `kubelet/`, `underlay`, `topology`; between the two `protocol`,
+//! (requests), `api/`, `agent`, `redirection`, `health`, `power`, `narrow_hop`, `kubelet/`, `underlay`, `topology`; between the two `protocol`,
 //! `request`, `start`, `start_events`; for the host `host` (requirements of a lab), `needs` (requirements of a target),
 //! `program` (paths of programs), `dir`, `leftovers`, `cgroup`; for kernel objects `netns`, `links`, `mounts`,
 //! `process_end`; `balancer` (routes to load balancers), `backoff`,
@@ -45,9 +45,11 @@ mod limits;
 mod links;
 mod mounts;
 mod name;
+mod narrow_hop;
 mod needs;
 mod netns;
 mod parts;
+mod power;
 mod process_end;
 mod program;
 mod protocol;

@@ -18,7 +18,7 @@ pub struct Limits {
     pub control: Duration,
     /// Bytes of one request or response.
     pub control_bytes: u64,
-    /// Concurrent requests, including those that hold a fault of the API servers; more wait in the socket's backlog.
+    /// Concurrent requests, including those that hold a fault; more wait in the socket's backlog.
     pub control_connections: usize,
     /// Concurrent connections through the front of the API servers.
     pub front_connections: usize,

@@ -13,7 +13,7 @@ use rtnetlink::{
     packet_route::{
         address::AddressHeaderFlags,
         link::{InfoData, InfoKind, InfoVeth},
-        route::{RouteAddress, RouteAttribute, RouteScope, RouteType},
+        route::{RouteAddress, RouteAttribute, RouteMetric, RouteScope, RouteType},
     },
 };
 
@@ -60,6 +60,13 @@ impl Links {
         let result = self.handle.link().set(message).execute().await;
         result.map_err(failed(format!("set the link {name} up")))?;
         self.index(name).await
+    }
+
+    /// Sets a link down: the other end of a pair loses its carrier.
+    pub(super) async fn down(&self, name: &str) -> Result<(), LabError> {
+        let message = LinkUnspec::new_with_name(name).down().build();
+        let result = self.handle.link().set(message).execute().await;
+        result.map_err(failed(format!("set the link {name} down")))
     }
 
     /// Creates a bridge, up, and returns its index.
@@ -179,6 +186,41 @@ impl Links {
             .execute()
             .await
             .map_err(failed(format!("add the address {address}")))
+    }
+
+    /// Removes an address from a link; a missing one is no error.
+    pub(super) async fn unaddress(&self, link: u32, address: IpNet) -> Result<(), LabError> {
+        let addresses = self.handle.address();
+        let mut like = addresses.add(link, address.addr(), address.prefix_len());
+        let message = like.message_mut().clone();
+        match addresses.del(message).execute().await {
+            Err(error) if !is(&error, nix::libc::EADDRNOTAVAIL) => Err(LabError::Netlink {
+                what: format!("remove the address {address}"),
+                error,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds a route by a gateway that takes packets up to this size, or replaces the one to the same destination: this
+    /// namespace, as a router, says so to senders of larger ones.
+    pub(super) async fn narrow_route(
+        &self,
+        network: IpNet,
+        gateway: IpAddr,
+        bytes: u32,
+    ) -> Result<(), LabError> {
+        // RTAX_MTU; locked, it holds for what is forwarded, too.
+        const MTU: u32 = 2;
+        let what = format!("add the route to {network}");
+        let route = RouteMessageBuilder::<IpAddr>::new()
+            .destination_prefix(network.addr(), network.prefix_len())
+            .map_err(mixed(&what))?;
+        let mut route = route.gateway(gateway).map_err(mixed(&what))?.build();
+        let metrics = vec![RouteMetric::Lock(1 << MTU), RouteMetric::Mtu(bytes)];
+        route.attributes.push(RouteAttribute::Metrics(metrics));
+        let request = self.handle.route().add(route).replace();
+        request.execute().await.map_err(failed(what))
     }
 
     /// Adds a route, or replaces the one to the same destination.

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
+    net::IpAddr,
     path::Path,
     sync::Arc,
     time::Duration,
@@ -88,6 +89,8 @@ impl NodeAccess for LabAccess {
             Capability::RawSockets,
             Capability::Zones,
             Capability::SecondNetwork,
+            Capability::PowerLoss,
+            Capability::NarrowHop,
         ])
     }
 
@@ -106,12 +109,26 @@ impl NodeAccess for LabAccess {
     async fn baseline(&self, _: &str) -> Result<BTreeMap<String, usize>, ClusterError> {
         Ok(BTreeMap::new())
     }
+
+    async fn lose_power(&self, node: &str, lasts: Duration) -> Result<FaultLease, ClusterError> {
+        let node = node.to_owned();
+        let what = format!("take the power of {node}");
+        let stream = open(&self.dir, &Request::PowerLoss { node, lasts }).await;
+        FaultLease::begun(stream.map_err(cluster_error(what))?, LIMITS.control).await
+    }
 }
 
 #[async_trait]
 impl OutsideClient for LabAccess {
     async fn command(&self, argv: &[String]) -> Result<Placed, ClusterError> {
         self.placed(&Place::Outside, argv).await
+    }
+
+    async fn narrow_hop(&self, lasts: Duration) -> Result<(FaultLease, Vec<IpAddr>), ClusterError> {
+        let stream = open(&self.dir, &Request::NarrowHop { lasts }).await;
+        let stream = stream.map_err(cluster_error("make a narrow hop"))?;
+        let lease = FaultLease::begun(stream, LIMITS.control).await?;
+        Ok((lease, self.about.config.families.behind_hop()))
     }
 }
 

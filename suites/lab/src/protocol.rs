@@ -36,6 +36,11 @@ pub(super) enum Request {
     ApiServers,
     /// A [`FaultLease`](cluster::FaultLease) continues on the connection.
     ApiFault { fault: ApiFault, lasts: Duration },
+    /// A node loses its power; a [`FaultLease`](cluster::FaultLease) continues on the connection.
+    PowerLoss { node: String, lasts: Duration },
+    /// The outside client has addresses behind a narrow hop; a [`FaultLease`](cluster::FaultLease) continues on the
+    /// connection.
+    NarrowHop { lasts: Duration },
     /// [`Reply::Done`] when the resourceVersion is increased.
     JumpVersions { by: u32 },
     /// [`Reply::Done`] when nothing is left but the supervisor itself.

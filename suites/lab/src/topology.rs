@@ -5,6 +5,7 @@
 //!  172.30.0.2 …     fd00:30::2 …      API servers
 //!  172.30.0.9       fd00:30::9        the front of the API servers, a load balancer
 //!  172.30.0.10      fd00:30::a        outside client
+//!  172.30.2.10      fd00:32::a        outside client, behind a narrow hop
 //!  172.30.0.101 …   fd00:30::65 …     nodes
 //!  10.244.N.0/24    fd00:244:N::/64   pods of node N; the first address is their gateway
 //!  10.96.0.0/16     fd00:96::/112     ClusterIPs (IPv4 as in kubeadm's examples)
@@ -50,6 +51,14 @@ impl IpFamilies {
     /// The outside client.
     pub(super) fn outside(self) -> Vec<IpAddr> {
         self.underlay(10)
+    }
+
+    /// The outside client, where it is behind a narrow hop.
+    pub(super) fn behind_hop(self) -> Vec<IpAddr> {
+        self.each(
+            || IpAddr::V4(Ipv4Addr::new(172, 30, 2, 10)),
+            || IpAddr::V6(Ipv6Addr::new(0xfd00, 0x32, 0, 0, 0, 0, 0, 10)),
+        )
     }
 
     /// Ranges of ClusterIPs.
@@ -200,6 +209,7 @@ mod tests {
             all.gateway(),
             all.api_front(),
             all.outside(),
+            all.behind_hop(),
             all.kubernetes_service(),
         ];
         for addresses in servers.chain(others) {

@@ -168,6 +168,32 @@ impl Underlay {
         Ok(net)
     }
 
+    /// Routes addresses to a machine that has them beside its own, by a hop that takes packets of so many bytes.
+    pub(super) async fn narrow(&self, to: &[IpAddr], by: &[IpAddr], bytes: u32) -> Result<(), LabError> {
+        for (to, by) in to.iter().zip(by) {
+            self.links.narrow_route((*to).into(), *by, bytes).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes these routes.
+    pub(super) async fn unroute(&self, to: &[IpAddr]) -> Result<(), LabError> {
+        for to in to {
+            self.links.unroute((*to).into()).await?;
+        }
+        Ok(())
+    }
+
+    /// Pulls the plug of a machine: its link has no carrier.
+    pub(super) async fn disconnect(&self, name: &str) -> Result<(), LabError> {
+        self.links.down(name).await
+    }
+
+    /// Undoes [`Underlay::disconnect`].
+    pub(super) async fn connect(&self, name: &str) -> Result<(), LabError> {
+        self.links.up(name).await.map(drop)
+    }
+
     async fn plug(
         &self,
         name: &str,
@@ -238,6 +264,11 @@ impl Node {
             mnt,
             cgroup,
         })
+    }
+
+    /// Cgroup of everything that runs on the node.
+    pub(super) fn cgroup(&self) -> &Cgroup {
+        &self.cgroup
     }
 
     /// Cgroup of processes that are started on the node.

@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, BufRead, Read},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -26,8 +26,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    MAX_TRANSFER,
     client::{
-        self, MAX_PLAN,
+        self, MAX_PLAN, Transfer,
         control::{self, Request},
     },
     packets::{Sent, capture, send},
@@ -61,6 +62,9 @@ pub enum ProbeArgs {
     Capture(CaptureArgs),
     /// Send packets that are none of TCP or UDP, from a raw socket. As root.
     Send(SendArgs),
+    /// Send and receive many bytes over one TCP connection, and write the attempt to stdout as a JSON line: answered if
+    /// all of them arrived as they were sent. The server logs the nonce when it has received all.
+    Transfer(TransferArgs),
 }
 
 const PLANS: &str = r#"A plan has entries, which run concurrently; times are in milliseconds:
@@ -181,6 +185,32 @@ pub struct SendArgs {
     count: u16,
 }
 
+/// Arguments of `probe transfer`.
+#[derive(Debug, Args)]
+pub struct TransferArgs {
+    /// The client's name in the attempt.
+    #[arg(long, value_name = "NAME")]
+    client: String,
+    /// Label of the target in the attempt.
+    #[arg(long, value_name = "LABEL")]
+    target: String,
+    /// What is dialled.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    to: SocketAddr,
+    /// The own address; by default the kernel chooses.
+    #[arg(long, value_name = "ADDRESS")]
+    from: Option<IpAddr>,
+    /// Bytes to the server, at most 16 MiB.
+    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=i64::from(MAX_TRANSFER)))]
+    upload: u32,
+    /// Bytes from the server, at most 16 MiB.
+    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=i64::from(MAX_TRANSFER)))]
+    download: u32,
+    /// Limit of all in milliseconds.
+    #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: u64,
+}
+
 /// Arguments of `probe serve`.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
@@ -266,6 +296,7 @@ pub async fn run(args: ProbeArgs) -> anyhow::Result<ExitCode> {
         ProbeArgs::Capture(args) => {
             capture(args.device_of, &args.address, io::stdout().lock()).context("failed to watch packets")?;
         }
+        ProbeArgs::Transfer(args) => transfer(args).await?,
         ProbeArgs::Send(args) => send(args.to, args.what, args.count)
             .with_context(|| format!("failed to send packets to {}", args.to))?,
     }
@@ -348,6 +379,38 @@ async fn client(args: ClientArgs) -> anyhow::Result<()> {
     set_pdeathsig(None).context("failed to detach from the process that started this")?;
     let _ignored = signal(SignalKind::hangup()).context("failed to register for SIGHUP")?;
     Ok(client::run_kept(plan, &socket, args.history.as_deref(), stop).await?)
+}
+
+async fn transfer(args: TransferArgs) -> anyhow::Result<()> {
+    let TransferArgs {
+        client,
+        target,
+        to,
+        from,
+        upload,
+        download,
+        limit,
+    } = args;
+    let attempt = client::transfer(&Transfer {
+        client,
+        target,
+        to,
+        from,
+        upload,
+        download,
+        limit: Duration::from_millis(limit),
+    })
+    .await;
+    let mut line = serde_json::to_vec(&attempt).context("failed to write the attempt")?;
+    line.push(b'\n');
+    tokio::io::stdout()
+        .write_all(&line)
+        .await
+        .context("failed to write to stdout")?;
+    tokio::io::stdout()
+        .flush()
+        .await
+        .context("failed to write to stdout")
 }
 
 async fn sockets(args: SocketsArgs) -> anyhow::Result<()> {

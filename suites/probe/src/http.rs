@@ -57,12 +57,10 @@ pub(crate) fn parse(head: &[u8]) -> Option<Requested> {
         return Some(Requested::Ready { keep });
     }
     let nonce = query.split('&').find_map(|pair| pair.strip_prefix("nonce="));
-    let nonce = nonce.unwrap_or_default().to_owned();
+    let nonce = nonce.unwrap_or_default();
     (nonce.len() <= MAX_NONCE).then_some(Requested::Identity(Request {
-        nonce,
         keep,
-        bytes: 0,
-        one_way: false,
+        ..Request::new(nonce)
     }))
 }
 
@@ -122,12 +120,9 @@ mod tests {
     use super::*;
 
     fn identity(nonce: &str, keep: bool) -> Option<Requested> {
-        let nonce = nonce.to_owned();
         Some(Requested::Identity(Request {
-            nonce,
             keep,
-            bytes: 0,
-            one_way: false,
+            ..Request::new(nonce)
         }))
     }
 

@@ -3,6 +3,9 @@
 //! With UDP each is one datagram. A request with a size (`"bytes": …`) is a datagram of that size, and so is its
 //! answer: behind the line follow bytes that are derived from the nonce, all of which the receiver checks. A connection
 //! whose requests have `"keep": true` takes further ones; any other ends with its answer.
+//!
+//! A transfer is a request of TCP with so many such bytes behind its line (`"upload": …`), or behind that of its answer
+//! (`"download": …`).
 
 use oracle::history::Answer;
 use serde::{Deserialize, Serialize};
@@ -15,6 +18,8 @@ pub const MAX_REQUEST: usize = 256;
 pub const MAX_ANSWER: usize = 1024;
 /// Longest datagram, in bytes.
 pub const MAX_DATAGRAM: usize = 4096;
+/// Most bytes of a transfer, in each direction.
+pub const MAX_TRANSFER: u32 = 16 << 20;
 /// How much of another answer is kept, in bytes.
 const SAID: usize = 80;
 
@@ -32,39 +37,66 @@ pub(crate) struct Request {
     /// The server logs a datagram, and does not answer it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) one_way: bool,
+    /// Bytes that follow the request on its connection.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub(crate) upload: u32,
+    /// Bytes that are to follow the answer.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub(crate) download: u32,
+}
+
+impl Request {
+    /// That asks for nothing but its answer.
+    pub(crate) fn new(nonce: &str) -> Self {
+        Self {
+            nonce: nonce.to_owned(),
+            keep: false,
+            bytes: 0,
+            one_way: false,
+            upload: 0,
+            download: 0,
+        }
+    }
 }
 
 fn is_zero(bytes: &u16) -> bool {
     *bytes == 0
 }
 
+fn is_none(bytes: &u32) -> bool {
+    *bytes == 0
+}
+
 /// The request with a nonce.
 pub(crate) fn request(nonce: &str, keep: bool) -> Vec<u8> {
     line(&Request {
-        nonce: nonce.to_owned(),
         keep,
-        bytes: 0,
-        one_way: false,
+        ..Request::new(nonce)
     })
 }
 
 /// The request with a nonce that asks for no answer.
 pub(crate) fn one_way(nonce: &str) -> Vec<u8> {
     line(&Request {
-        nonce: nonce.to_owned(),
-        keep: false,
-        bytes: 0,
         one_way: true,
+        ..Request::new(nonce)
+    })
+}
+
+/// The request of a transfer.
+pub(crate) fn transfer(nonce: &str, upload: u32, download: u32) -> Vec<u8> {
+    line(&Request {
+        upload,
+        download,
+        ..Request::new(nonce)
     })
 }
 
 /// The request with a nonce in a datagram of this size, which the answer has too.
 pub(crate) fn datagram(nonce: &str, bytes: u16) -> Vec<u8> {
     let line = line(&Request {
-        nonce: nonce.to_owned(),
-        keep: false,
         bytes,
-        one_way: false,
+        ..Request::new(nonce)
     });
     filled(line, nonce, bytes)
 }
@@ -88,7 +120,7 @@ pub(crate) fn is_whole(datagram: &[u8], nonce: &str, bytes: u16) -> bool {
 }
 
 /// Padding that differs between positions and between datagrams.
-fn octets(nonce: &str) -> impl Iterator<Item = u8> {
+pub(crate) fn octets(nonce: &str) -> impl Iterator<Item = u8> {
     // FNV-1a, then Knuth's generator, of which the highest bits are the best.
     let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let mut state = nonce.bytes().fold(0xcbf2_9ce4_8422_2325, fold);
@@ -109,7 +141,8 @@ fn first_line(bytes: &[u8]) -> &[u8] {
 /// A request; `None` if it is none.
 pub(crate) fn parse(bytes: &[u8]) -> Option<Request> {
     let request: Request = serde_json::from_slice(first_line(bytes)).ok()?;
-    (!request.nonce.is_empty() && request.nonce.len() <= MAX_NONCE).then_some(request)
+    let is_small = request.upload.max(request.download) <= MAX_TRANSFER;
+    (is_small && !request.nonce.is_empty() && request.nonce.len() <= MAX_NONCE).then_some(request)
 }
 
 /// A value as a JSON line.
@@ -155,7 +188,15 @@ mod tests {
     #[test]
     fn what_is_no_request_has_no_nonce() {
         let long = request(&"n".repeat(MAX_NONCE + 1), false);
-        for bytes in [&b"GET / HTTP/1.1\r\n"[..], b"{}", b"{\"nonce\":\"\"}", b"", &long] {
+        let much = transfer("n", MAX_TRANSFER, MAX_TRANSFER + 1);
+        for bytes in [
+            &b"GET / HTTP/1.1\r\n"[..],
+            b"{}",
+            b"{\"nonce\":\"\"}",
+            b"",
+            &long,
+            &much,
+        ] {
             assert!(parse(bytes).is_none(), "{:?}", beginning(bytes));
         }
     }
@@ -167,6 +208,8 @@ mod tests {
             keep: true,
             bytes: u16::MAX,
             one_way: true,
+            upload: MAX_TRANSFER,
+            download: MAX_TRANSFER,
         });
         assert!(longest.len() <= MAX_REQUEST);
     }

@@ -48,6 +48,7 @@ mod sockets_by_address;
 mod stale_kept;
 mod starts_twice;
 mod terminating_healthy;
+mod too_big_dropped;
 mod two_writes;
 mod udp_ending;
 mod udp_kept;

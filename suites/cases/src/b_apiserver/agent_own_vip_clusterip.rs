@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use cluster::{ApiEndpoint, ApiFault, ApiServer, Capability, LONGEST, Stop};
 use harness::{
-    api_faults::{self, ApiFaultGuard},
+    api_faults::{self, LeasedFault},
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     fence,
@@ -147,7 +147,7 @@ async fn empty(
     kubernetes: &Kubernetes,
     agent: &AgentUnderTest,
     servers: &[ApiServer],
-) -> Result<Vec<ApiFaultGuard>, Halt> {
+) -> Result<Vec<LeasedFault>, Halt> {
     cx.phase(&format!("{axis}: emptied, and the API servers are killed"));
     let before = agent.connections(cx).await?;
     let emptied = kubernetes.empty(cx).await?;
@@ -169,7 +169,7 @@ async fn empty(
     Ok(down)
 }
 
-async fn kill(cx: &Context, server: &ApiServer) -> Result<ApiFaultGuard, Halt> {
+async fn kill(cx: &Context, server: &ApiServer) -> Result<LeasedFault, Halt> {
     let fault = ApiFault::Down {
         server: server.number,
         how: Stop::Kill,

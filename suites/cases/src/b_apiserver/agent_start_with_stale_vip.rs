@@ -10,7 +10,7 @@ use cluster::{ApiEndpoint, ApiFault, ApiServer, Capability, LONGEST, Stop};
 use faults::StoppedAgent;
 use harness::{
     agents,
-    api_faults::{self, ApiFaultGuard},
+    api_faults::{self, LeasedFault},
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     fence, probing,
@@ -104,7 +104,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     agent.back(cx).await
 }
 
-async fn kill(cx: &Context, server: &ApiServer) -> Result<ApiFaultGuard, Halt> {
+async fn kill(cx: &Context, server: &ApiServer) -> Result<LeasedFault, Halt> {
     let fault = ApiFault::Down {
         server: server.number,
         how: Stop::Kill,

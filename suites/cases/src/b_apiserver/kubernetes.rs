@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 use cluster::{AgentState, ApiFault, Family, LONGEST};
 use harness::{
     agents,
-    api_faults::{self, ApiFaultGuard},
+    api_faults::{self, LeasedFault},
     context::Context,
     destination::Destination,
     fence,
@@ -54,7 +54,7 @@ pub(super) struct Kubernetes {
     slice: Key,
     /// Last endpoints of the API servers.
     endpoints: Value,
-    alone: ApiFaultGuard,
+    alone: LeasedFault,
 }
 
 impl Kubernetes {

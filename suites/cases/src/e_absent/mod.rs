@@ -9,6 +9,8 @@ pub(crate) mod clusterip_closed_port;
 pub(crate) mod clusterip_no_endpoints_refused;
 pub(crate) mod external_no_endpoints;
 pub(crate) mod lb_closed_port_no_loop;
+pub(crate) mod pmtu_toward_backend;
+pub(crate) mod pmtu_toward_client;
 pub(crate) mod slice_empty_drops_to_zero;
 pub(crate) mod udp_fragments;
 

@@ -1,5 +1,6 @@
 //! Readiness, termination, draining: hand-written EndpointSlices whose endpoints change their conditions, while their
 //! backends serve all the while.
+pub(crate) mod dead_node_excluded;
 pub(crate) mod ready_flap_keeps_established;
 pub(crate) mod returning_endpoint_active;
 pub(crate) mod rollout_no_loss;

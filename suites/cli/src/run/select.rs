@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn everything_runs_where_everything_is_there() {
         let features = claims::features().into_iter().map(str::to_owned).collect();
-        let selection = select(everything(), &cluster(2, &Capability::ALL), &features);
+        let selection = select(everything(), &cluster(3, &Capability::ALL), &features);
         let why: Vec<_> = selection
             .excluded
             .iter()
@@ -309,7 +309,7 @@ mod tests {
     fn a_quick_run_leaves_out_what_names_a_longer_time_and_says_so() {
         let features = claims::features().into_iter().map(str::to_owned).collect();
         let quick = Limits::of(Profile::Quick);
-        let all = cluster(2, &Capability::ALL);
+        let all = cluster(3, &Capability::ALL);
         let selection = super::select(everything(), &all, &features, &quick, None);
         let excluded: Vec<(&str, String)> = selection
             .excluded

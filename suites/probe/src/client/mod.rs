@@ -1,7 +1,7 @@
 //! The client: carries out a plan and writes the results.
 //!
 //! - One entry of a plan: `pace` (when attempts begin), `attempt`, `flow` (established flows), `persistent_sockets`,
-//!   `fragments`; `socket` and `tls` are what they talk through.
+//!   `fragments`, `transfer`; `socket` and `tls` are what they talk through.
 //! - Results: `output`, `history_buffer` (kept for readers), `fragment_capture`; `control`: a client that outlives its
 //!   starter.
 
@@ -16,6 +16,7 @@ mod pace;
 pub mod persistent_sockets;
 mod socket;
 mod tls;
+mod transfer;
 
 use std::{
     fs,
@@ -33,6 +34,7 @@ use history_buffer::Kept;
 pub use history_buffer::{IN_FILE, IN_MEMORY};
 use output::Output;
 use pace::{Entry, Queue};
+pub use transfer::{Transfer, transfer};
 
 /// Limit of attempts of one entry that are under way. At this limit the next one starts when one ends, which its
 /// `start_us` shows.

@@ -112,12 +112,14 @@ fn parse(bytes: &[u8], is_sent: bool) -> Option<Packet> {
     let Headers {
         ends: [source, destination],
         protocol,
+        bytes: all,
         hops,
         payload,
     } = headers(bytes)?;
     let number = |at: usize| Some(u16::from_be_bytes(*payload.get(at..)?.first_chunk()?));
     let is_icmp = ICMP.contains(&protocol);
     let icmp_type = payload.first().copied().filter(|_| is_icmp);
+    let icmp_code = payload.get(1).copied().filter(|_| is_icmp);
     // RFC 792, RFC 4443: errors have the packet after eight bytes.
     let is_error = icmp_type.is_some_and(|kind| match protocol {
         1 => matches!(kind, 3 | 4 | 5 | 11 | 12),
@@ -139,9 +141,11 @@ fn parse(bytes: &[u8], is_sent: bool) -> Option<Packet> {
         source,
         destination,
         protocol,
+        bytes: all,
         hops,
         ports,
         icmp_type,
+        icmp_code,
         about,
     })
 }
@@ -149,6 +153,8 @@ fn parse(bytes: &[u8], is_sent: bool) -> Option<Packet> {
 struct Headers<'a> {
     ends: [IpAddr; 2],
     protocol: u8,
+    /// As the header says.
+    bytes: u32,
     hops: u8,
     payload: &'a [u8],
 }
@@ -161,6 +167,7 @@ fn headers(bytes: &[u8]) -> Option<Headers<'_>> {
         return Some(Headers {
             ends: [address(12)?, address(16)?],
             protocol: header[9],
+            bytes: u16::from_be_bytes([header[2], header[3]]).into(),
             hops: header[8],
             payload: bytes.get(usize::from(header[0] & 0xf) * 4..)?,
         });
@@ -170,6 +177,7 @@ fn headers(bytes: &[u8]) -> Option<Headers<'_>> {
     Some(Headers {
         ends: [address(8)?, address(24)?],
         protocol: header[6],
+        bytes: u32::from(u16::from_be_bytes([header[4], header[5]])) + 40,
         hops: header[7],
         payload,
     })
@@ -201,8 +209,8 @@ mod tests {
         v6.extend([0, 1, 0, 2]);
         let packet = parse(&v6, false).unwrap();
         assert_eq!(
-            (packet.protocol, packet.hops, packet.ports),
-            (TCP, 5, Some([1, 2]))
+            (packet.protocol, packet.bytes, packet.hops, packet.ports),
+            (TCP, 48, 5, Some([1, 2]))
         );
         assert_eq!(packet.source, IpAddr::from([1; 16]));
         assert_eq!(parse(&[0x45, 0], false), None);
@@ -211,12 +219,12 @@ mod tests {
     #[test]
     fn an_icmp_error_says_which_packet_it_is_about_and_an_echo_has_an_identifier() {
         let about = v4(UDP, 1, [1, 2], &[0, 7, 1, 0]);
-        let expired = [vec![11, 0, 0, 0, 0, 0, 0, 0], about].concat();
+        let expired = [vec![11, 1, 0, 0, 0, 0, 0, 0], about].concat();
         let packet = parse(&v4(1, 64, [9, 1], &expired), false).unwrap();
         let ends = [1, 2].map(|end| IpAddr::from([10, 0, 0, end]));
         assert_eq!(
-            (packet.icmp_type, packet.about, packet.ports),
-            (Some(11), Some(ends), None)
+            (packet.icmp_type, packet.icmp_code, packet.about, packet.ports),
+            (Some(11), Some(1), Some(ends), None)
         );
         assert!(is_of(&packet, &[ends[1]]) && !is_of(&packet, &[IpAddr::from([10, 0, 0, 3])]));
         let packet = parse(&v4(1, 64, [1, 2], &[8, 0, 0, 0, 0, 5, 0, 6]), false).unwrap();

@@ -18,6 +18,7 @@ use super::{CONNECTION_LIMIT, KEEP_LIMIT, Mode, Shared};
 use crate::{
     http::{self, Requested},
     stream::{self, Protocol},
+    transfer,
     wire::{self, Request},
 };
 
@@ -25,6 +26,8 @@ use crate::{
 const BACKLOG: u32 = 1024;
 /// Pause after a failed accept, nearly always because no file descriptor is left.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+/// Limit of a transfer in each direction: the client's is shorter.
+const TRANSFER_LIMIT: Duration = Duration::from_secs(120);
 
 #[derive(Debug)]
 pub(super) struct Port {
@@ -118,10 +121,22 @@ async fn answer(
         if let Mode::Slow(wait) = shared.mode {
             tokio::time::sleep(wait).await;
         }
+        let transfer = requested.transfer();
+        if let Some((nonce, upload, _)) = &transfer {
+            let received = transfer::receive(&mut connection.stream, nonce, *upload);
+            // What did not arrive as it was sent is no request.
+            if timeout(TRANSFER_LIMIT, received).await?? != *upload {
+                return Ok(());
+            }
+        }
         let Some((response, keep)) = connection.respond(requested, shared) else {
             return Ok(());
         };
         timeout(CONNECTION_LIMIT, connection.stream.get_mut().write_all(&response)).await??;
+        if let Some((nonce, _, download)) = &transfer {
+            let sent = transfer::send(connection.stream.get_mut(), nonce, *download);
+            timeout(TRANSFER_LIMIT, sent).await??;
+        }
         if !keep {
             break;
         }
@@ -134,6 +149,18 @@ async fn answer(
 enum Incoming {
     Line(Request),
     Http(Requested),
+}
+
+impl Incoming {
+    /// The nonce, and bytes of a transfer in each direction, if it is one.
+    fn transfer(&self) -> Option<(String, u32, u32)> {
+        match self {
+            Self::Line(request) if request.upload > 0 || request.download > 0 => {
+                Some((request.nonce.clone(), request.upload, request.download))
+            }
+            Self::Line(_) | Self::Http(_) => None,
+        }
+    }
 }
 
 impl Connection {

@@ -8,6 +8,7 @@
 //! | `flows` | established flows: their pace, their exchanges, and what ends them |
 //! | `sockets` | sockets that stay open and send to one destination after the other |
 //! | `tls` | HTTPS: the identity is the names in a certificate whose key the server has |
+//! | `transfers` | many bytes over one connection |
 //! | `kept` | clients that outlive the process that started them |
 //! | `program` | the program itself: readiness, log, signals, exit codes |
 
@@ -20,3 +21,4 @@ mod pacing;
 mod program;
 mod sockets;
 mod tls;
+mod transfers;
