@@ -5,7 +5,7 @@
 //!    │                    │                            └ Flawed, by a Flaw: stale_kept, shut_out, growing, starts_twice,
 //!    │                    │                              foreign_removed, pins_left, adopted_kept, flows_kept, connections_cut,
 //!    │                    │                              sockets_by_address, refused_as, programs_missing,
-//!    │                    │                              choices_forgotten, fragments_forgotten, udp_kept, flows_flushed
+//!    │                    │                              rules_flushed, choices_forgotten, fragments_forgotten, udp_kept, flows_flushed
 //!    │                    └ another DesiredState around the agent's: all others
 //!    └ another body of the API's answers: cut_unnoticed, slices_late
 //! ```
@@ -64,6 +64,7 @@
 //! | [`choices_forgotten`] | each datagram of an unconnected socket goes to any backend |
 //! | [`fragments_forgotten`] | only the first fragment of a datagram is translated |
 //! | [`replanned`] | wrong plans: ports of backends are frontends, load balancers' closed ports are routed on, closed backends dropped |
+//! | [`rules_flushed`] | rules of others are removed with what an earlier version may have left |
 //! | [`forgetful_start`] | a start empties the table of services, or that of flows |
 //! | [`two_writes`] | a service is emptied before its next backends are written |
 //! | [`endpoints_left_out`] | some endpoints are in no set: of this node, alone, without a node |
@@ -118,6 +119,7 @@ pub mod refused_as;
 pub mod replanned;
 pub mod restored_by_prefix;
 pub mod rewritten_ignored;
+pub mod rules_flushed;
 pub mod shut_out;
 pub mod slices_by_name;
 pub mod slices_late;
@@ -379,6 +381,10 @@ pub enum Mutant {
     RemovalsLost,
     /// [`cut_unnoticed::mute_after_stop`].
     StopUnnoticed,
+    /// [`rules_flushed`].
+    RulesFlushed,
+    /// Maps are not compared with what was written, and the agent does not probe itself.
+    WipeUnnoticed,
     /// `cleanup` does nothing.
     CleanupForgets,
     /// `cleanup` does not find the pins.
@@ -648,6 +654,10 @@ impl Mutant {
             Self::ServicesForgotten => {
                 "at its start, no Service has backends until the lists of the API are there"
             }
+            Self::RulesFlushed => {
+                "whenever it attaches its programs, it flushes nftables, rules of others included"
+            }
+            Self::WipeUnnoticed => "entries that another program removes from its maps are not written again",
             Self::FlowsForgotten => "at its start, it forgets all flows",
             Self::TwoWrites => "a Service has no endpoints for some milliseconds whenever they change",
             Self::LostWatchForgets => "once a watch was cut, it serves no Service",

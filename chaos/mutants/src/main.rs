@@ -59,6 +59,7 @@ use mutants::{
     replanned::{self, Replanned},
     restored_by_prefix::RestoredByPrefix,
     rewritten_ignored::RewrittenIgnored,
+    rules_flushed::{flush, rules_flushed},
     shut_out::shut_out,
     slices_by_name::SlicesByName,
     slices_late::late,
@@ -78,6 +79,9 @@ use reference_agent::{
     datapath::KernelDatapath,
 };
 use serde_json::json;
+
+/// Maps are compared once in more than a hundred years.
+const NO_AUDIT: &str = "--audit-interval=4294967295";
 
 /// The production agent's parts.
 type Production = Seams<Planner, KernelDatapath>;
@@ -347,6 +351,15 @@ fn main() -> ExitCode {
             let forget = || drop(empty_flows(Path::new(BPFFS)));
             execute(&command, datapath(|kernel| flows_forgotten(kernel, forget)))
         }
+        Mutant::RulesFlushed => {
+            let flush = || {
+                if let Err(error) = flush() {
+                    eprintln!("nftables can't be flushed: {error}");
+                }
+            };
+            execute(&command, datapath(|kernel| rules_flushed(kernel, flush)))
+        }
+        Mutant::WipeUnnoticed => execute(&command, |seams| seams),
         Mutant::TwoWrites => execute(&command, datapath(two_writes)),
         Mutant::LostWatchForgets => {
             let forget = || drop(empty_frontends(Path::new(BPFFS)));
@@ -421,6 +434,9 @@ fn parse() -> Arguments {
             ),
             Command::Agent(cli::Command::Run(_)),
         ) => line.chain(["--probe=off".into()]).collect(),
+        (Some(Mutant::WipeUnnoticed), Command::Agent(cli::Command::Run(_))) => {
+            line.chain(["--probe=off".into(), NO_AUDIT.into()]).collect()
+        }
         (Some(Mutant::OneWay), Command::Agent(_)) => without_further_servers(line),
         _ => return given,
     };
