@@ -12,6 +12,7 @@
 //! - `leftover.rs`: socket programs of an earlier load that stay attached; `protocol.rs` and `holder/`: its helper.
 //! - `packets/`: the same for packet programs; `foreign/`: programs of another owner; `maps/`: maps that are not what
 //!   their names or pins say.
+//! - `wipe.rs`: what an implementation has on a node, removed by a third party.
 //! - `helper.rs`, `worker.rs`: the two ends of every helper; `journal/`: what helpers do that outlasts their process.
 //! - `heal.rs`: undoes on a node what faults of dead processes have left.
 //! - `connections.rs`, `object_counts.rs`, `precheck.rs`, `kernel.rs`: what is read from a node; `commands.rs`: commands there.
@@ -35,6 +36,7 @@ mod pins;
 mod precheck;
 mod protocol;
 mod redirected_agent;
+pub mod wipe;
 mod worker;
 
 pub use self::{
@@ -53,4 +55,5 @@ pub use self::{
     precheck::Found,
     protocol::{As, At, Attached, HeldProgram, Reattached, Staging},
     redirected_agent::{RedirectedAgent, redirect_agent},
+    wipe::{Removed, Wiped},
 };

@@ -5,13 +5,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt, fs,
+    fmt, fs, io,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use cluster::Cluster;
-use doctor::{Found, Manner, Place, Scope, inventory};
+use doctor::{Found, Manner, MapDescription, Place, Scope, inventory};
+use lb_loader::RawMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -31,11 +32,17 @@ pub struct Arguments {
     /// The node's bpffs.
     #[arg(long, default_value = "/sys/fs/bpf", value_name = "FOLDER")]
     bpffs: PathBuf,
+    /// Count what these hold, too, and listeners
+    #[arg(long)]
+    contents: bool,
 }
 
 /// Names of kinds of attachments.
 const LINKS: &str = "links";
 const PROGRAMS: &str = "programs at ";
+/// How kinds of rules and chains begin, before their table.
+const RULES: &str = "rules of ";
+const CHAINS: &str = "chains of ";
 
 /// Counts by kind: `programs at connect4`, `links`, `pins` … Kinds with a count of zero are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +57,17 @@ impl Remains {
     pub async fn of(cluster: &Cluster, node: &str) -> Result<Self, FaultError> {
         let cgroup = cluster.nodes()?.cgroup_root().to_string_lossy().into_owned();
         commands::plumbline(cluster, node, &["remains", "--cgroup", &cgroup]).await
+    }
+
+    /// The same, and what these hold: entries of the maps of attached programs, chains and elements of nftables; and TCP
+    /// listeners of the node. Not what comes and goes by itself: maps that forget what was not used lately, sets whose
+    /// elements time out.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub async fn with_contents(cluster: &Cluster, node: &str) -> Result<Self, FaultError> {
+        let cgroup = cluster.nodes()?.cgroup_root().to_string_lossy().into_owned();
+        commands::plumbline(cluster, node, &["remains", "--cgroup", &cgroup, "--contents"]).await
     }
 
     /// The counts of a node before its agent was installed.
@@ -88,6 +106,20 @@ impl Remains {
     #[must_use]
     pub fn has(&self, kind: &str) -> bool {
         self.0.contains_key(kind)
+    }
+
+    /// Whether programs are attached.
+    #[must_use]
+    pub fn has_programs(&self) -> bool {
+        self.0.keys().any(|kind| kind.starts_with(PROGRAMS))
+    }
+
+    /// Tables of nftables with rules or chains, each by its family and name.
+    #[must_use]
+    pub fn tables(&self) -> BTreeSet<&str> {
+        let kinds = self.0.keys().map(String::as_str);
+        let of = |kind: &'static str| kinds.clone().filter_map(move |of| of.strip_prefix(kind));
+        of(RULES).chain(of(CHAINS)).collect()
     }
 
     /// Whether the count of some kind is higher.
@@ -131,7 +163,7 @@ pub fn count(arguments: &Arguments) -> Result<Remains, String> {
     };
     let inventory = inventory(&scope).map_err(message)?;
     let mut remains = Remains::default();
-    let (mut links, mut maps) = (BTreeSet::new(), BTreeSet::new());
+    let (mut links, mut maps) = (BTreeSet::new(), BTreeMap::new());
     for found in inventory.attachments {
         let Some(place) = kind(&found, &arguments.cgroup) else {
             continue;
@@ -140,19 +172,63 @@ pub fn count(arguments: &Arguments) -> Result<Remains, String> {
         if let Manner::Link { id, .. } = found.manner {
             links.insert(id);
         }
-        maps.extend(found.program.maps.iter().map(|map| map.id));
+        maps.extend(found.program.maps.into_iter().map(|map| (map.id, map)));
     }
     remains.add(LINKS, links.len());
     remains.add("maps", maps.len());
     remains.add("pins", pinned_files(&arguments.bpffs)?.len());
-    for table in rules()? {
-        remains.add(format!("rules of {table}"), 1);
+    let ruleset = ruleset()?;
+    for table in tables_of_rules(&ruleset) {
+        remains.add(format!("{RULES}{table}"), 1);
+    }
+    if arguments.contents {
+        for map in maps.values().filter(|map| KEEPING.contains(&map.map_type)) {
+            remains.add(format!("entries of {}", map.name), entries(map)?);
+        }
+        for (kind, count) in contents(&ruleset) {
+            remains.add(kind, count);
+        }
+        remains.add("TCP listeners", listeners()?);
     }
     Ok(remains)
 }
 
+/// Types of maps that have an entry until it is deleted (`enum bpf_map_type` of linux/bpf.h): hash, hash by processor,
+/// longest prefix, maps in a hash.
+pub(crate) const KEEPING: [u32; 4] = [1, 5, 11, MAPS_IN_HASH];
+pub(crate) const MAPS_IN_HASH: u32 = 13;
+
+fn entries(map: &MapDescription) -> Result<usize, String> {
+    // One that has ended since has none.
+    let Some(raw) = RawMap::open(map.id).map_err(message)? else {
+        return Ok(0);
+    };
+    let most = usize::try_from(map.max_entries).unwrap_or(usize::MAX);
+    Ok(raw.entries(most).map_err(message)?.len())
+}
+
+/// TCP listeners of this network namespace.
+fn listeners() -> Result<usize, String> {
+    let mut count = 0;
+    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        match fs::read_to_string(table) {
+            // No IPv6.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            text => count += listening(&text.map_err(|error| format!("can't read {table}: {error}"))?),
+        }
+    }
+    Ok(count)
+}
+
+/// In a /proc/net/tcp.
+fn listening(table: &str) -> usize {
+    const LISTEN: &str = "0A";
+    let state = |line: &str| line.split_whitespace().nth(3) == Some(LISTEN);
+    table.lines().filter(|line| state(line)).count()
+}
+
 /// The kind of an attachment; `None` if it is not this node's.
-fn kind(found: &Found, cgroup: &Path) -> Option<String> {
+pub(crate) fn kind(found: &Found, cgroup: &Path) -> Option<String> {
     match &found.place {
         Place::Cgroup {
             path: Some(path),
@@ -188,11 +264,10 @@ pub(crate) fn pinned_files(bpffs: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
-/// The table of each nftables rule of this network namespace, those of iptables-nft included. None without `nft`: then nothing
-/// can have made any.
-fn rules() -> Result<Vec<String>, String> {
+/// The nftables of this network namespace, those of iptables-nft included. Nothing without `nft`: then nothing can have made any.
+fn ruleset() -> Result<Value, String> {
     let output = match Command::new("nft").args(["--json", "list", "ruleset"]).output() {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Value::Null),
         output => output.map_err(|error| format!("can't start nft: {error}"))?,
     };
     if !output.status.success() {
@@ -201,9 +276,31 @@ fn rules() -> Result<Vec<String>, String> {
             String::from_utf8_lossy(&output.stderr).trim()
         ));
     }
-    let listed: Value =
-        serde_json::from_slice(&output.stdout).map_err(|error| format!("nft wrote no JSON: {error}"))?;
-    Ok(tables_of_rules(&listed))
+    serde_json::from_slice(&output.stdout).map_err(|error| format!("nft wrote no JSON: {error}"))
+}
+
+/// Chains and elements of nftables, by table. Elements that time out are not counted, nor is what CNI plugins have made.
+fn contents(listed: &Value) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for object in listed["nftables"].as_array().into_iter().flatten() {
+        let of = |what: &str, of: &Value| {
+            let text = |field: &str| of[field].as_str().unwrap_or_default();
+            format!("{what}{} {}", text("family"), text("table"))
+        };
+        let chain = &object["chain"];
+        if chain.is_object() && !chain["name"].as_str().is_some_and(|name| name.starts_with(CNI)) {
+            *counts.entry(of(CHAINS, chain)).or_default() += 1;
+        }
+        for set in [&object["set"], &object["map"]] {
+            let flags = set["flags"].as_array().into_iter().flatten();
+            let is_lasting = set["timeout"].is_null() && !flags.into_iter().any(|flag| flag == "timeout");
+            let elements = set["elem"].as_array().map_or(0, Vec::len);
+            if is_lasting && elements > 0 {
+                *counts.entry(of("elements of ", set)).or_default() += elements;
+            }
+        }
+    }
+    counts
 }
 
 /// libnftables-json(5).
@@ -250,6 +347,17 @@ mod tests {
     }
 
     #[test]
+    fn tables_are_those_with_rules_or_chains() {
+        let all = [
+            ("rules of ip nat", 3),
+            ("chains of ip nat", 2),
+            ("chains of ip mangle", 1),
+            ("pins", 1),
+        ];
+        assert_eq!(remains(&all).tables(), BTreeSet::from(["ip mangle", "ip nat"]));
+    }
+
+    #[test]
     fn earlier_counts_are_subtracted() {
         let now = remains(&[("links", 2), ("pins", 3), ("rules of ip nat", 1)]);
         let before = remains(&[("pins", 2), ("rules of ip nat", 4)]);
@@ -273,6 +381,30 @@ mod tests {
             rule("filter", "INPUT", "KUBE-FIREWALL"),
         ]});
         assert_eq!(tables_of_rules(&listed), ["ip nat", "ip filter"]);
+    }
+
+    #[test]
+    fn chains_and_lasting_elements_are_counted_by_table() {
+        let set = |flags: &[&str], elements: &[u8]| serde_json::json!({"family": "ip", "table": "t", "flags": flags, "elem": elements});
+        let listed = serde_json::json!({"nftables": [
+            {"chain": {"family": "ip", "table": "t", "name": "services"}},
+            {"chain": {"family": "ip", "table": "t", "name": "CNI-0a1b"}},
+            {"map": set(&["interval"], &[1, 2])},
+            {"set": set(&[], &[3])},
+            {"set": set(&["dynamic", "timeout"], &[4])},
+        ]});
+        let expected = [
+            ("chains of ip t".to_owned(), 1),
+            ("elements of ip t".to_owned(), 3),
+        ];
+        assert_eq!(contents(&listed), BTreeMap::from(expected));
+        assert!(contents(&Value::Null).is_empty());
+    }
+
+    #[test]
+    fn only_listeners_are_counted() {
+        let table = "  sl  local_address rem_address   st\n   0: 0100007F:1F90 00000000:0000 0A 0:0\n   1: 0100007F:1F90 0200A8C0:01BB 01 0:0\n";
+        assert_eq!(listening(table), 1);
     }
 
     #[test]

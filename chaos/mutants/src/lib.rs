@@ -6,8 +6,7 @@
 //!    │                    │                              foreign_removed, pins_left, adopted_kept, flows_kept, connections_cut,
 //!    │                    │                              sockets_by_address, refused_as, programs_missing,
 //!    │                    │                              choices_forgotten, fragments_forgotten, udp_kept, flows_flushed,
-//!    │                    │                              numbers_shared
-//!    │                    │                              choices_forgotten, fragments_forgotten, udp_kept, flows_flushed, too_big_dropped
+//!    │                    │                              numbers_shared, too_big_dropped, rules_flushed
 //!    │                    └ another DesiredState around the agent's: all others
 //!    └ another body of the API's answers: cut_unnoticed, slices_late
 //! ```
@@ -67,6 +66,7 @@
 //! | [`fragments_forgotten`] | only the first fragment of a datagram is translated |
 //! | [`too_big_dropped`] | ICMP errors about packets that are too big are dropped |
 //! | [`replanned`] | wrong plans: ports of backends are frontends, load balancers' closed ports are routed on, closed backends dropped |
+//! | [`rules_flushed`] | rules of others are removed with what an earlier version may have left |
 //! | [`forgetful_start`] | a start empties the table of services, or that of flows |
 //! | [`numbers_shared`] | after a start that adopts maps, new Services get numbers that are in use |
 //! | [`two_writes`] | a service is emptied before its next backends are written |
@@ -123,6 +123,7 @@ pub mod refused_as;
 pub mod replanned;
 pub mod restored_by_prefix;
 pub mod rewritten_ignored;
+pub mod rules_flushed;
 pub mod shut_out;
 pub mod slices_by_name;
 pub mod slices_late;
@@ -389,6 +390,10 @@ pub enum Mutant {
     RemovalsLost,
     /// [`cut_unnoticed::mute_after_stop`].
     StopUnnoticed,
+    /// [`rules_flushed`].
+    RulesFlushed,
+    /// Maps are not compared with what was written, and the agent does not probe itself.
+    WipeUnnoticed,
     /// `cleanup` does nothing.
     CleanupForgets,
     /// `cleanup` does not find the pins.
@@ -661,6 +666,10 @@ impl Mutant {
             Self::ServicesForgotten => {
                 "at its start, no Service has backends until the lists of the API are there"
             }
+            Self::RulesFlushed => {
+                "whenever it attaches its programs, it flushes nftables, rules of others included"
+            }
+            Self::WipeUnnoticed => "entries that another program removes from its maps are not written again",
             Self::FlowsForgotten => "at its start, it forgets all flows",
             Self::NumbersShared => {
                 "after a start that adopts its maps, a new Service is served by the backends of another"

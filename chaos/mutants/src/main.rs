@@ -60,6 +60,7 @@ use mutants::{
     replanned::{self, Replanned},
     restored_by_prefix::RestoredByPrefix,
     rewritten_ignored::RewrittenIgnored,
+    rules_flushed::{flush, rules_flushed},
     shut_out::shut_out,
     slices_by_name::SlicesByName,
     slices_late::late,
@@ -80,6 +81,9 @@ use reference_agent::{
     datapath::KernelDatapath,
 };
 use serde_json::json;
+
+/// Maps are compared once in more than a hundred years.
+const NO_AUDIT: &str = "--audit-interval=4294967295";
 
 /// The production agent's parts.
 type Production = Seams<Planner, KernelDatapath>;
@@ -351,6 +355,15 @@ fn main() -> ExitCode {
             execute(&command, datapath(|kernel| flows_forgotten(kernel, forget)))
         }
         Mutant::NumbersShared => execute(&command, datapath(numbers_shared)),
+        Mutant::RulesFlushed => {
+            let flush = || {
+                if let Err(error) = flush() {
+                    eprintln!("nftables can't be flushed: {error}");
+                }
+            };
+            execute(&command, datapath(|kernel| rules_flushed(kernel, flush)))
+        }
+        Mutant::WipeUnnoticed => execute(&command, |seams| seams),
         Mutant::TwoWrites => execute(&command, datapath(two_writes)),
         Mutant::LostWatchForgets => {
             let forget = || drop(empty_frontends(Path::new(BPFFS)));
@@ -425,6 +438,9 @@ fn parse() -> Arguments {
             ),
             Command::Agent(cli::Command::Run(_)),
         ) => line.chain(["--probe=off".into()]).collect(),
+        (Some(Mutant::WipeUnnoticed), Command::Agent(cli::Command::Run(_))) => {
+            line.chain(["--probe=off".into(), NO_AUDIT.into()]).collect()
+        }
         (Some(Mutant::OneWay), Command::Agent(_)) => without_further_servers(line),
         _ => return given,
     };

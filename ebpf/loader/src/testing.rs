@@ -7,6 +7,7 @@ mod misleading;
 mod wire;
 
 use std::{
+    io,
     os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
     path::Path,
     ptr,
@@ -357,16 +358,30 @@ pub fn put_pinned(path: &Path, key: &[u8], value: &[u8]) -> Result<(), LoaderErr
 pub fn empty_map(path: &Path) -> Result<(), LoaderError> {
     let failed = || LoaderError::path("empty the map that is pinned at", path);
     let fd = sys::open_pinned(path, 0).map_err(failed())?;
-    let layout = sys::map::describe(fd.as_fd()).map_err(failed())?.layout;
+    empty(&fd).map(drop).map_err(failed())
+}
+
+/// As [`empty_map`], of a map by its id. Returns how many keys were removed.
+///
+/// # Errors
+/// There is no such map, or none whose keys can be removed.
+pub fn empty_map_by_id(id: u32) -> Result<usize, LoaderError> {
+    let failed = || LoaderError::kernel(format!("empty map {id}"));
+    let fd = sys::map::open(id, 0).map_err(failed())?;
+    empty(&fd).map_err(failed())
+}
+
+fn empty(fd: &OwnedFd) -> io::Result<usize> {
+    let layout = sys::map::describe(fd.as_fd())?.layout;
     let mut key = vec![0_u8; usize::try_from(layout.key_size).unwrap_or(usize::MAX)];
+    let mut removed = 0;
     for _ in 0..layout.max_entries {
         // SAFETY: no key, and room for one.
-        let more = unsafe { sys::map::next_key(fd.as_fd(), ptr::null::<u8>(), key.as_mut_ptr()) };
-        if !more.map_err(failed())? {
+        if !unsafe { sys::map::next_key(fd.as_fd(), ptr::null::<u8>(), key.as_mut_ptr()) }? {
             break;
         }
         // SAFETY: a key of the map's size.
-        unsafe { sys::map::delete(fd.as_fd(), key.as_ptr()) }.map_err(failed())?;
+        removed += usize::from(unsafe { sys::map::delete(fd.as_fd(), key.as_ptr()) }?);
     }
-    Ok(())
+    Ok(removed)
 }

@@ -26,6 +26,7 @@
 //! - `n_restart`: restarts of agents, agents without an API, endpoints that are replaced.
 //! - `m_families`: both families in one Service, headless Services.
 //! - `l_topology`: hints for zones and nodes.
+//! - `o_hygiene`: rules and objects on nodes, of the agent and of others.
 //! - `null_slice`: an EndpointSlice emptied as API servers do it.
 mod a_release;
 mod b_apiserver;
@@ -43,6 +44,7 @@ mod l_topology;
 mod m_families;
 mod n_restart;
 mod null_slice;
+mod o_hygiene;
 
 use harness::case::Case;
 
@@ -184,6 +186,7 @@ pub const ALL: &[Case] = &[
     n_restart::api_outage_static::CASE,
     n_restart::relist_prunes_removals::CASE,
     n_restart::watch_stalled::CASE,
+    n_restart::state_wiped_recovers::CASE,
     n_restart::atomic_endpoint_switch::CASE,
     m_families::dual_stack_both::CASE,
     m_families::dual_stack_families_apart::CASE,
@@ -203,6 +206,9 @@ pub const ALL: &[Case] = &[
     l_topology::hints_partial_ignored::CASE,
     l_topology::hints_unready_ignored::CASE,
     l_topology::hints_same_node::CASE,
+    o_hygiene::baseline_after_churn::CASE,
+    o_hygiene::foreign_rules_kept::CASE,
+    o_hygiene::fresh_agent_equal::CASE,
 ];
 
 /// A case by its id.

@@ -28,6 +28,8 @@ pub(crate) enum Command {
     Undo(faults::journal::Arguments),
     /// Count programs, links, maps, pins and rules of the node, as JSON
     Remains(faults::object_counts::Arguments),
+    /// Remove programs, entries of maps or tables of the node, as a third party does; prints how many, as JSON
+    Wipe(faults::wipe::Arguments),
 }
 
 #[derive(Debug, clap::Args)]
@@ -77,6 +79,11 @@ pub(crate) async fn node(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Remains(arguments) => {
             let remains = faults::object_counts::count(arguments).map_err(anyhow::Error::msg)?;
             println!("{}", serde_json::to_string(&remains)?);
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Wipe(arguments) => {
+            let removed = faults::wipe::wipe(arguments).map_err(anyhow::Error::msg)?;
+            println!("{}", serde_json::to_string(&removed)?);
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -124,6 +124,12 @@ pub trait AgentControl: Send + Sync {
     /// The agent runs; the clean-up fails.
     async fn clean_up(&self, node: &str) -> Result<(), ClusterError>;
 
+    /// What the running agent of a node has programmed, as the target's own command prints it; `None`: it has none.
+    ///
+    /// # Errors
+    /// The command fails, or does not end in time.
+    async fn dump(&self, node: &str) -> Result<Option<String>, ClusterError>;
+
     /// Copies the agents' logs and programmed state into a folder.
     ///
     /// # Errors

@@ -109,6 +109,27 @@ impl Killed {
     }
 }
 
+/// Replaces the agents of these nodes by ones that find nothing of theirs: they are stopped, their target's clean-up removes
+/// what they keep, and they start. Returns when each says that it is ready, or T_heal is over: packets decide.
+///
+/// # Errors
+/// An agent does not stop or start, or its clean-up fails.
+pub async fn start_afresh(cx: &Context, nodes: &[String]) -> Result<(), Halt> {
+    for node in nodes {
+        let before = cx.cluster().agents()?.state(node).await?;
+        let agent = StoppedAgent::stop(cx.faults(), node, Stop::Term).await?;
+        cx.cluster().agents()?.clean_up(node).await?;
+        cx.fault(&format!("agent of {node} stopped, its state removed"));
+        agent.start().await?;
+        let within = Within::from_now(cx.limits().heal);
+        if ready(cx, node, &before, within).await?.is_none() {
+            let late = format!("{node} not ready within {:?}", within.limit);
+            cx.record("started afresh", late);
+        }
+    }
+    Ok(())
+}
+
 /// Whether the agent of a node does not say that it is ready until the limit is over.
 pub async fn stays_unready(cx: &Context, node: &str, within: Within) -> Result<bool, Halt> {
     let ready = eventually(&format!("the agent of {node} is ready"), within, || async {
@@ -119,6 +140,20 @@ pub async fn stays_unready(cx: &Context, node: &str, within: Within) -> Result<b
     match ready {
         Ok(()) => Ok(false),
         Err(Halt::Inconclusive(_)) => Ok(true),
+        Err(halt) => Err(halt),
+    }
+}
+
+/// When the agent of a node first said that it is not ready; `None`: it has not within the limit.
+pub async fn turned_unready(cx: &Context, node: &str, within: Within) -> Result<Option<Instant>, Halt> {
+    let unready = eventually(&format!("the agent of {node} is not ready"), within, || async {
+        let state = cx.cluster().agents()?.state(node).await?;
+        Ok((state.ready == Some(false)).then(Instant::now))
+    })
+    .await;
+    match unready {
+        Ok(when) => Ok(Some(when)),
+        Err(Halt::Inconclusive(_)) => Ok(None),
         Err(halt) => Err(halt),
     }
 }

@@ -118,6 +118,14 @@ fn lasting(begin: &str, end: &str, longest: Duration) -> String {
 /// One of them fails: the last one's words.
 pub async fn change(cx: &Context, place: &Place, commands: &str) -> Result<(), Halt> {
     cx.fault(&format!("{place}: {commands}"));
+    output(cx, place, commands).await.map(drop)
+}
+
+/// Runs a shell's commands in a place, which change nothing, to their end. Returns what they print.
+///
+/// # Errors
+/// One of them fails: the last one's words.
+pub async fn output(cx: &Context, place: &Place, commands: &str) -> Result<String, Halt> {
     let argv = ["sh", "-ec", commands].map(str::to_owned);
     let child = cx.cluster().exec(place, &argv).await?;
     let failed = |why: String| Halt::Harness(format!("failed to run {commands:?} {place}: {why}"));
@@ -127,7 +135,7 @@ pub async fn change(cx: &Context, place: &Place, commands: &str) -> Result<(), H
     if !output.status.success() {
         return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
     }
-    Ok(())
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 #[cfg(test)]

@@ -80,7 +80,7 @@ pub async fn execute(
         let history = Arc::clone(opened.insert(open(folder)?));
         let started = Context::start(case.about(), Arc::clone(&cluster), session.clone(), history).await?;
         let cx = &*cx.insert(started);
-        readiness = Readiness::start(cx, case.area).await?;
+        readiness = Readiness::start(cx, case.area, case.id).await?;
         (case.run)(cx).await?;
         cx.phase("final reads");
         agents::all(cx).await?;

@@ -42,6 +42,9 @@ const AXIS: &str = "ready-means-served";
 /// Areas of the catalogue whose cases are watched.
 const AREAS: [&str; 3] = ["B ", "C ", "N "];
 
+/// But this one, whose claim gives agents more time.
+const UNWATCHED: &str = "state-wiped-recovers";
+
 /// The watch, under way. Its clients and its looks end with it.
 pub(crate) struct Readiness {
     runs: Vec<Run>,
@@ -75,11 +78,11 @@ struct Looks {
 }
 
 impl Readiness {
-    /// Begins, for cases of the areas that are watched.
-    pub(crate) async fn start(cx: &Context, area: &str) -> Result<Option<Self>, Halt> {
+    /// Begins, for a case of an area that is watched.
+    pub(crate) async fn start(cx: &Context, area: &str, case: &str) -> Result<Option<Self>, Halt> {
         let too_short = "--quick ends before an agent has been ready for long enough";
-        if !AREAS.iter().any(|watched| area.starts_with(watched)) || !cx.axes().unless_quick(AXIS, too_short)
-        {
+        let is_watched = case != UNWATCHED && AREAS.iter().any(|watched| area.starts_with(watched));
+        if !is_watched || !cx.axes().unless_quick(AXIS, too_short) {
             return Ok(None);
         }
         let own = cx.own_services();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::future::try_join_all;
 use oracle::{
     check::Permitted,
-    history::{Attempt, Transport},
+    history::{Attempt, Outcome, Transport},
 };
 
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
     frontends::{Vantage, permitting},
     probing::{self, open_targets},
     verdict::Halt,
-    waiting::Within,
+    waiting::{Looks, Within},
     write_effect::{self, Effect},
 };
 
@@ -90,6 +90,38 @@ impl Vantages {
             return Ok(());
         }
         write_effect::takes_effect_for_all(cx, effect, what, &self.0, within).await
+    }
+
+    /// Whether all come to be what is permitted, as of [`probing::settle`]; nothing is judged by it.
+    ///
+    /// # Errors
+    /// If a client ends before.
+    pub async fn settles(&self, cx: &Context, within: Within) -> Result<bool, Halt> {
+        let settled = probing::settle_all(cx, &self.0, within).await?;
+        Ok(settled.took().is_some())
+    }
+
+    /// Returns when a probe of one of the targets was not answered: nothing is judged by it. `false`: each was, until the limit.
+    ///
+    /// # Errors
+    /// If a client ends before.
+    pub async fn fails_once(&self, cx: &Context, within: Within) -> Result<bool, Halt> {
+        let mut looks = Looks::within(within);
+        loop {
+            let groups = self.0.iter();
+            let once = groups.flat_map(|(clients, targets)| {
+                let of_each = |client| probing::probe_once(cx, client, targets);
+                clients.iter().map(of_each)
+            });
+            let attempts = try_join_all(once).await?.concat();
+            let is_answered = |attempt: &Attempt| matches!(attempt.outcome, Outcome::Answered { .. });
+            if !attempts.iter().all(is_answered) {
+                return Ok(true);
+            }
+            if !looks.again().await {
+                return Ok(false);
+            }
+        }
     }
 
     /// As [`probing::judge`]. Returns the N probes of all.

@@ -53,22 +53,12 @@ pub(super) async fn of_cluster(lab: &LabAccess, folder: &Path) -> Result<(), Clu
 
 /// The agents' programmed state. Their logs are in the cluster's log folder, as those of supervisor and pods.
 pub(super) async fn of_agents(lab: &LabAccess, folder: &Path) -> Result<(), ClusterError> {
-    let failed = unwritten(folder);
-    let agent = &lab.about.config.agent;
-    let Some(arguments) = &agent.program.dump else {
-        return Ok(());
-    };
     for node in &lab.about.description.nodes {
-        let values = Values {
-            kubeconfig: &lab.dir.node_kubeconfig(&node.name),
-            node: &node.name,
-            cgroup: CGROUPS,
-            bpffs: BPFFS,
-            state: &lab.dir.agent_state(&node.name),
+        let Some(dump) = dump(lab, &node.name).await else {
+            continue;
         };
-        let argv = [agent.argv.clone(), values.fill(arguments)].concat();
-        let dump = dump(lab, &node.name, argv).await;
-        fs::write(folder.join(format!("dump-{}.txt", node.name)), dump).map_err(failed)?;
+        let dump = dump.unwrap_or_else(|why| format!("{why}\n"));
+        fs::write(folder.join(format!("dump-{}.txt", node.name)), dump).map_err(unwritten(folder))?;
     }
     Ok(())
 }
@@ -149,7 +139,17 @@ where
     listed.unwrap_or_else(|error| format!("could not be listed: {error}\n"))
 }
 
-async fn dump(lab: &LabAccess, node: &str, argv: Vec<String>) -> String {
+/// What the agent of a node has programmed, or why that can't be had; `None`: its target has no command for it.
+pub(super) async fn dump(lab: &LabAccess, node: &str) -> Option<Result<String, String>> {
+    let agent = &lab.about.config.agent;
+    let values = Values {
+        kubeconfig: &lab.dir.node_kubeconfig(node),
+        node,
+        cgroup: CGROUPS,
+        bpffs: BPFFS,
+        state: &lab.dir.agent_state(node),
+    };
+    let argv = [agent.argv.clone(), values.fill(agent.program.dump.as_ref()?)].concat();
     let line = command_line(&argv);
     let place = Place::Host {
         node: node.to_owned(),
@@ -162,18 +162,16 @@ async fn dump(lab: &LabAccess, node: &str, argv: Vec<String>) -> String {
         let child = spawn::piped(placed).await.map_err(|error| error.to_string())?;
         child.wait_with_output().await.map_err(|error| error.to_string())
     };
-    match timeout(LIMITS.agent_cleanup, run).await {
-        Ok(Ok(output)) if output.status.success() => String::from_utf8_lossy(&output.stdout).into_owned(),
-        Ok(Ok(output)) => {
-            format!(
-                "`{line}` ended with {}: {}",
-                output.status,
-                String::from_utf8_lossy(&output.stderr)
-            )
-        }
-        Ok(Err(error)) => format!("`{line}`: {error}\n"),
-        Err(_) => format!("`{line}` did not end within {:?}\n", LIMITS.agent_cleanup),
-    }
+    Some(match timeout(LIMITS.agent_cleanup, run).await {
+        Ok(Ok(output)) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        Ok(Ok(output)) => Err(format!(
+            "`{line}` ended with {}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        )),
+        Ok(Err(error)) => Err(format!("`{line}`: {error}")),
+        Err(_) => Err(format!("`{line}` did not end within {:?}", LIMITS.agent_cleanup)),
+    })
 }
 
 #[cfg(test)]

@@ -181,6 +181,11 @@ impl AgentControl for LabAccess {
         self.order(Request::CleanUpAgent { node }).await
     }
 
+    async fn dump(&self, node: &str) -> Result<Option<String>, ClusterError> {
+        let dump = evidence::dump(self, node).await.transpose();
+        dump.map_err(|why| ClusterError::failed(format!("read what the agent of {node} has programmed"), why))
+    }
+
     async fn evidence(&self, folder: &Path) -> Result<(), ClusterError> {
         evidence::of_agents(self, folder).await
     }

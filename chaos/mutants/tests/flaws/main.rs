@@ -40,6 +40,7 @@ mod refill_ignored;
 mod replanned;
 mod restored_by_prefix;
 mod rewritten_ignored;
+mod rules_flushed;
 mod shut_out;
 mod slices_by_name;
 mod slices_late;

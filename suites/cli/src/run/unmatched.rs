@@ -83,6 +83,8 @@ fn options(wanted: &Wanted<'_>) -> Vec<String> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use cases::claims::Area;
+
     use super::*;
     use crate::run::select::named;
 
@@ -167,14 +169,16 @@ mod tests {
                 .to_string()
                 .starts_with("--skip '.' leaves out every case: ")
         );
-        let parts = ["O".parse().unwrap()];
+        let empty = "name: P nothing\nabout: it has no claim\nclaims: []";
+        let empty: Area = serde_saphyr::from_str(empty).unwrap();
+        let parts = [CataloguePart::Area(Box::leak(Box::new(empty)))];
         let error = named(&Wanted {
             parts: &parts,
             ..Wanted::default()
         });
         let error = error.unwrap_err().to_string();
         assert!(
-            error.starts_with("the area O ") && error.contains("no case yet"),
+            error.starts_with("the area P nothing ") && error.contains("no case yet"),
             "{error}"
         );
     }

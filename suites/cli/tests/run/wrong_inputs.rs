@@ -23,7 +23,6 @@ const LINES: &[&str] = &[
     "run release-isolaton",
     "run cilium",
     "run ^release-",
-    "run O",
     "run --filter zzz",
     "run --filter relaese-name-lattice",
     "run --claims clusterip-from-pot",

@@ -361,7 +361,7 @@ impl InstalledAgents {
 
     /// Saves the end of the agent's log, and what it has programmed.
     async fn keep(&self, pod: &Pod, folder: &Path) -> Result<(), String> {
-        let Agents { agent, dump, .. } = &self.agents;
+        let agent = &self.agents.agent;
         let name = pod.name_any();
         let late = |_| format!("no answer within {:?}", LIMITS.request);
         let params = LogParams {
@@ -375,13 +375,20 @@ impl InstalledAgents {
             .map_err(late)?;
         let log = log.map_err(|error| words(&error))?;
         fs::write(folder.join(format!("{name}.log")), log).map_err(|error| error.to_string())?;
-        let Some(argv) = dump else {
+        let Some(text) = self.programmed(&name).await? else {
             return Ok(());
         };
-        let text = timeout(LIMITS.request, run(&pods, &name, &agent.container, argv))
-            .await
-            .map_err(late)??;
         fs::write(folder.join(format!("{name}.dump")), text).map_err(|error| error.to_string())
+    }
+
+    /// What the agent in a pod has programmed; `None`: its target has no command that prints it.
+    async fn programmed(&self, pod: &str) -> Result<Option<Vec<u8>>, String> {
+        let Agents { agent, dump, .. } = &self.agents;
+        let Some(argv) = dump else { return Ok(None) };
+        let pods = self.api();
+        let printed = timeout(LIMITS.request, run(&pods, pod, &agent.container, argv)).await;
+        let printed = printed.map_err(|_| format!("no answer within {:?}", LIMITS.request))?;
+        printed.map(Some)
     }
 }
 
@@ -460,6 +467,17 @@ impl AgentControl for InstalledAgents {
         self.expect_stopped(node, &what).await?;
         let done = clean_up::clean_up(&self.client, &self.agents, &self.run, node).await;
         done.map_err(cluster_error(&what))
+    }
+
+    async fn dump(&self, node: &str) -> Result<Option<String>, ClusterError> {
+        let what = format!("read what the agent of {node} has programmed");
+        let pods = self.pods(node).await.map_err(cluster_error(&what))?;
+        let pod = pods
+            .first()
+            .ok_or_else(|| ClusterError::failed(&*what, "it has no pod"))?;
+        let dump = self.programmed(&pod.name_any()).await;
+        let dump = dump.map_err(|why| ClusterError::failed(&*what, why))?;
+        Ok(dump.map(|text| String::from_utf8_lossy(&text).into_owned()))
     }
 
     async fn evidence(&self, folder: &Path) -> Result<(), ClusterError> {
