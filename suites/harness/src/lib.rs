@@ -32,8 +32,9 @@
 //!   `sliced_service.rs` (a Service with one of them), `host_servers.rs` (that are no pods), `capture.rs` (packets on a device),
 //!   `transfers.rs` (of many bytes, past a narrow hop), `health_checks.rs` (node ports that say whether a node has endpoints).
 //! - Doing: `fence.rs` (the proof that a write has been handled), `agents.rs`, `commands.rs`, `foreign_rules.rs` (of
-//!   another owner on a node), `api_cut.rs` (agents that reach no API server), `pod_addresses.rs` (that pass from pod to pod), `api_faults.rs` (and nodes without power), `recovery/` (what a recovery needed, for a row that is judged over many cases),
-//!   `readiness.rs` (ready means served, watched through every run about outages, leftovers and restarts).
+//!   another owner on a node), `api_cut.rs` (agents that reach no API server), `pod_addresses.rs` (that pass from pod to pod),
+//!   `api_faults.rs` (and nodes without power), `recovery/` (what a recovery needed, for a row that is judged over many
+//!   cases), `readiness.rs` (ready means served, watched through every run about outages, leftovers and restarts).
 //! - The case: `target_needs.rs` and `case.rs` (a case as data, and what it needs), `quick_run.rs`, `lb_addresses.rs` (whether load balancers
 //!   get some), `evidence.rs` (what is kept), `host_drops.rs` (packets that this machine had no room for), `execute.rs`.
 pub mod affinity;

@@ -83,7 +83,9 @@ async fn run(cx: &Context, services: &[(&str, usize)], kind: &str) -> Result<(),
         "Cluster"
     };
     let mut staged: Vec<(Family, Destination)> = Vec::new();
-    let services = cx.axes().choose(services.to_vec(), |(name, _)| (*name).to_owned());
+    let services = cx
+        .axes()
+        .choose(services.to_vec(), |(name, _)| (*name).to_owned());
     for (name, node) in services {
         let placed = [(name, nodes[node].as_str())];
         let backends = frontends::serving_on(cx, &namespace, &placed, &[TARGET], &[]).await?;

@@ -229,7 +229,10 @@ pub(super) fn may(permitted: &Permitted) -> String {
             format!("is refused, or answered by {}", any_of(&Names::of(identities)))
         }
         Permitted::ServesOrNone(identities) => {
-            format!("is answered by {}, or reaches no backend", any_of(&Names::of(identities)))
+            format!(
+                "is answered by {}, or reaches no backend",
+                any_of(&Names::of(identities))
+            )
         }
         Permitted::Delivered(identities) => format!("reaches {}", any_of(&Names::of(identities))),
         Permitted::Certified(name) => format!("is answered with a certificate for {name}"),
