@@ -334,6 +334,7 @@ mod tests {
                 "affinity-sticks",
                 "affinity-expires",
                 "restart-no-new-failure",
+                "bootstrap-services-apart",
                 "atomic-endpoint-switch",
             ]
         );
