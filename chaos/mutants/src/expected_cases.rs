@@ -83,6 +83,7 @@ impl Mutant {
                 "udp-connected-socket-released",
             ],
             Self::UdpSocketsKept => &["udp-connected-socket-released"],
+            Self::OpeningKept => &["pod-ip-reuse"],
             Self::UdpChoicesKept => &["udp-zero-and-back", "udp-backend-replaced"],
             Self::FlowsFlushed => &["udp-healthy-flow-kept"],
             Self::RepliesUntranslated => &["reply-from-frontend"],

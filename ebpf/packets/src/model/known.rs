@@ -103,7 +103,10 @@ impl Run<'_> {
             return self.unknown(packet, Some(flow));
         }
         let gone = gone(&self.state.backends, &flow);
-        if (begins(packet) && (ended(&flow) || gone)) || (packet.tuple.protocol == UDP && gone) {
+        // A second after its last packet, the backend may have left the service.
+        let unanswered = flow.seen & seen::ANSWER == 0 && elapsed(now, flow.last_seen) >= 1;
+        if (begins(packet) && (ended(&flow) || gone || unanswered)) || (packet.tuple.protocol == UDP && gone)
+        {
             return self.unknown(packet, Some(flow));
         }
         let reply_key = flow.to.inverse();

@@ -448,3 +448,14 @@ fn choices_of_unconnected_sockets_end_with_the_backend_and_with_the_frontend() {
     }
     assert!(is_stale(&moved, choice(VIP, 4, 7)) && !is_stale(&moved, choice(VIP, 3, 7)));
 }
+
+#[test]
+fn a_socket_that_has_connected_to_the_backends_own_address_since_is_left_alone() {
+    let own = noted(1, OLD, OLD);
+    let departed = batch(&[(3, &[VIP], OLD, 7)]);
+    check_sockets(&departed, &[own, noted(2, VIP, OLD)], &[], &[2]);
+    let mut unlisted = Batch::default();
+    unlisted.add_unlisted_backends();
+    unlisted.add_unlisted_frontends();
+    check_sockets(&unlisted, &[own, noted(2, VIP, OLD)], &[], &[2]);
+}
