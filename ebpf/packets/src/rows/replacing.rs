@@ -58,7 +58,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
                 local(at, TCP)
                     .service(SERVICE, &[2])
                     .local_backend(2, other_pod, TCP)
-                    .connection(flow(TCP, OPEN).age(1)),
+                    .connection(flow(TCP, OPEN).age(2)),
             )
             .packet(NodeIngress, tcp(client, frontend).syn())
             .passed_on(FlowOpened, tcp(client, other_pod).syn())
@@ -69,7 +69,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
                 local(at, TCP)
                     .service(SERVICE, &[2])
                     .local_backend(2, other_pod, TCP)
-                    .connection(flow(TCP, OPEN)),
+                    .connection(flow(TCP, OPEN).age(1)),
             )
             .packet(NodeIngress, tcp(client, frontend).syn())
             .passed_on(FlowForwarded, tcp(client, pod).syn())
@@ -79,7 +79,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
                 local(at, TCP)
                     .service(SERVICE, &[2])
                     .local_backend(2, other_pod, TCP)
-                    .connection(flow(TCP, OPEN | ANSWER).age(1)),
+                    .connection(flow(TCP, OPEN | ANSWER).age(2)),
             )
             .packet(NodeIngress, tcp(client, frontend).syn())
             .passed_on(FlowForwarded, tcp(client, pod).syn())
@@ -88,7 +88,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .given(
                 remote(at, TCP)
                     .ports(SNAT_PORT - 200, SNAT_PORT + 200)
-                    .connection(connection(TCP, [client, frontend], [masked, far]).seen(OPEN).age(1)),
+                    .connection(connection(TCP, [client, frontend], [masked, far]).seen(OPEN).age(2)),
             )
             .packet(NodeIngress, tcp(client, frontend).syn())
             .routed(FlowOpened, tcp(masked, far).syn().hops(63))
@@ -98,7 +98,7 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
                 local(at, SCTP)
                     .service(SERVICE, &[2])
                     .local_backend(2, other_pod, SCTP)
-                    .connection(flow(SCTP, OPEN).age(1)),
+                    .connection(flow(SCTP, OPEN).age(2)),
             )
             .packet(NodeIngress, sctp(client, frontend, INIT))
             .passed_on(FlowOpened, sctp(client, other_pod, INIT))

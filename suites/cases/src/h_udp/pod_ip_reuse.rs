@@ -3,9 +3,9 @@
 //! address has passed, and new ones through the first Service's frontends never reach the new owner, which listens on the
 //! same port.
 //!
-//! The address is moved from pod to pod by the case, within a few seconds of the first SYN. That the new owner answers at
-//! it is seen through its own Service.
-use std::time::Duration;
+//! The address is moved from pod to pod by the case, as long after the write that takes it from the first Service as a probe
+//! may take: before the SYN is sent for the fourth time. That the new owner answers at it is seen through its own Service.
+use std::time::{Duration, Instant};
 
 use cluster::Capability;
 use harness::{
@@ -20,7 +20,7 @@ use harness::{
     pods::{Backend, endpoints, serve},
     probing::{self, identities},
     verdict::Halt,
-    waiting::Within,
+    waiting::{Within, has_lasted},
     write_effect::{self, Effect},
 };
 use oracle::{check::Permitted, history::Transport};
@@ -100,32 +100,38 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     for (clients, targets) in &dialled {
         begun.push(HalfOpen::begin(cx, clients, targets, BEGUN, cx.limits().endpoints).await?);
     }
-    harness::waiting::has_lasted(std::time::Instant::now(), cx.limits().exchange * (BEGUN + 1)).await;
+    has_lasted(Instant::now(), cx.limits().exchange * (BEGUN + 1)).await;
+    if !begun.iter().all(HalfOpen::are_waiting) {
+        let why = "connections to a silent backend ended before its address passed";
+        return Err(Halt::Inconclusive(why.to_owned()));
+    }
 
-    cx.phase("fault: its address passes to a pod of another Service");
+    cx.phase("fault: it leaves its Service, and its address passes to a pod of another");
     for (first, family) in &firsts {
         list(cx, &namespace, first, &endpoints([other], *family)?).await?;
     }
-    let within = Within::from_now(cx.limits().endpoints);
+    let (left, within) = (Instant::now(), Within::from_now(cx.limits().endpoints));
+    fence::pass(cx).await?;
+    has_lasted(left, cx.limits().probe).await;
     pod_addresses::pass(cx, &cx.families(), former, owner).await?;
     for (second, family) in &seconds {
         list(cx, &namespace, second, &endpoints([former], *family)?).await?;
-    }
-    if !begun.iter().all(HalfOpen::are_waiting) {
-        return Err(Halt::Inconclusive(
-            "connections to a silent backend ended before its address passed".to_owned(),
-        ));
     }
     fence::pass(cx).await?;
     let (effect, what) = (Effect::Listed, "the new owner serves its own Service");
     write_effect::takes_effect(cx, effect, what, cx.clients(), &of_owner, within).await?;
 
     cx.phase("verdict: new connections reach the first Service's other backend, and begun ones never the new owner");
-    for (clients, targets) in &dialled {
-        let now = permitting(targets, &Permitted::Serves(by(other)));
-        probing::judge(cx, clients, &now, within).await?;
-        background::hold_steadily(cx, clients, &now, cx.limits().hold).await?;
-    }
+    let now: Vec<Vantage> = dialled
+        .iter()
+        .map(|(clients, targets)| {
+            (
+                clients.clone(),
+                permitting(targets, &Permitted::Serves(by(other))),
+            )
+        })
+        .collect();
+    background::judge_held(cx, &now, within).await?;
     for (half_open, (_, targets)) in begun.into_iter().zip(&dialled) {
         let attempts = half_open.end().await?;
         for target in targets {
