@@ -173,7 +173,11 @@ impl Mutant {
             Self::LastEntryWins => &["slice-ghost-terminating"],
             Self::LastAddressWins => &["slice-same-address-other-port"],
             Self::LeftOneLeftAll => &["slice-duplicate-and-move"],
-            Self::SocketsByAddress => &["release-established-flows", "udp-closed-socket-spares-others"],
+            Self::SocketsByAddress => &[
+                "release-established-flows",
+                "udp-closed-socket-spares-others",
+                "udp-reconnected-not-killed",
+            ],
             Self::FiltersRemoved => &["foreign-programs-kept"],
             Self::SlicesLate40 => &[
                 "release-prefix-empty-list",

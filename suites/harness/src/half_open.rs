@@ -56,7 +56,7 @@ impl HalfOpen {
     pub fn are_waiting(&self) -> bool {
         self.runs
             .iter()
-            .all(|run| run.with_attempts(|attempts| attempts.is_empty()))
+            .all(|run| run.with_attempts(<[Attempt]>::is_empty))
     }
 
     /// All of them, once they have ended.

@@ -52,7 +52,7 @@ fn dialled<D: Datapath>(of: impl Fn(&Node) -> D) -> BTreeSet<FrontendKey> {
         true,
     );
     let mut seen = BTreeSet::new();
-    let mut connections = datapath.connections().expect("there are connections");
+    let connections = datapath.connections().expect("there are connections");
     connections
         .sockets(&mut |_, remembered| _ = seen.insert(remembered.frontend))
         .expect("sockets are shown");
