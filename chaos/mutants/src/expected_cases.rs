@@ -84,6 +84,7 @@ impl Mutant {
                 "udp-connected-socket-released",
             ],
             Self::UdpSocketsKept => &["udp-connected-socket-released"],
+            Self::OpeningKept => &["pod-ip-reuse"],
             Self::UdpChoicesKept => &["udp-zero-and-back", "udp-backend-replaced"],
             Self::FlowsFlushed => &["udp-healthy-flow-kept"],
             Self::RepliesUntranslated => &["reply-from-frontend"],
@@ -182,7 +183,11 @@ impl Mutant {
             Self::LastEntryWins => &["slice-ghost-terminating"],
             Self::LastAddressWins => &["slice-same-address-other-port"],
             Self::LeftOneLeftAll => &["slice-duplicate-and-move"],
-            Self::SocketsByAddress => &["release-established-flows", "udp-closed-socket-spares-others"],
+            Self::SocketsByAddress => &[
+                "release-established-flows",
+                "udp-closed-socket-spares-others",
+                "udp-reconnected-not-killed",
+            ],
             Self::FiltersRemoved => &["foreign-programs-kept"],
             Self::SlicesLate40 => &[
                 "release-prefix-empty-list",

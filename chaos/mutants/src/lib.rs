@@ -238,6 +238,8 @@ pub enum Mutant {
     UdpSocketsKept,
     /// [`udp_kept::Kept::Choices`].
     UdpChoicesKept,
+    /// [`udp_kept::Kept::Opening`].
+    OpeningKept,
     /// [`flows_flushed`].
     FlowsFlushed,
     /// [`programs_missing::Missing::Replies`].
@@ -506,6 +508,7 @@ impl Mutant {
             Self::UdpKept => "flows of datagrams and UDP sockets stay with a backend that has left",
             Self::UdpSocketsKept => "connected UDP sockets stay with a backend that has left",
             Self::UdpChoicesKept => "unconnected UDP sockets stay with a backend that has left",
+            Self::OpeningKept => "TCP connections that are being opened go on asking a backend that has left",
             Self::FlowsFlushed => "all flows of datagrams end whenever one of them does",
             Self::FlowsKept => {
                 "a UDP flow ends only when no Service uses its backend, whatever becomes of its frontend"

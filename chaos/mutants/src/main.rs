@@ -289,6 +289,7 @@ fn main() -> ExitCode {
         Mutant::UdpKept => udp_kept(Kept::All),
         Mutant::UdpSocketsKept => udp_kept(Kept::Sockets),
         Mutant::UdpChoicesKept => udp_kept(Kept::Choices),
+        Mutant::OpeningKept => udp_kept(Kept::Opening),
         Mutant::FlowsFlushed => execute(&command, datapath(flows_flushed)),
         Mutant::NodePortsTaken => execute(&command, desired(NodePortsTaken)),
         Mutant::BalancersOwned => execute(&command, desired(BalancersOwned)),

@@ -52,6 +52,8 @@ pub(crate) enum Which {
     ButSockets,
     /// All but choices of unconnected sockets.
     ButChoices,
+    /// All but TCP connections that are being opened.
+    ButOpening,
     /// All flows and choices there are.
     Everything,
 }
@@ -111,7 +113,9 @@ impl<C: Connections> Connections for Ending<C> {
                 Which::WithTcp => goes(key, flow) || (is_tcp && !is_used),
                 Which::Nothing => false,
                 Which::Everything => key.protocol == UDP,
-                Which::All | Which::ByAddress | Which::ButSockets | Which::ButChoices => goes(key, flow),
+                Which::All | Which::ByAddress | Which::ButSockets | Which::ButChoices | Which::ButOpening => {
+                    goes(key, flow)
+                }
             }
         })
     }
@@ -152,5 +156,16 @@ impl<C: Connections> Connections for Ending<C> {
 
     fn end_sockets(&self, backend: SocketAddr, cookies: &HashSet<u64>) -> Result<usize, LoaderError> {
         self.inner.end_sockets(backend, cookies)
+    }
+
+    fn opening(&self) -> Result<Vec<(SocketRevnatKey, SocketRevnat)>, LoaderError> {
+        self.inner.opening()
+    }
+
+    fn end_opening(&self, cookies: &HashSet<u64>) -> Result<usize, LoaderError> {
+        match self.which {
+            Which::ButOpening => Ok(0),
+            _ => self.inner.end_opening(cookies),
+        }
     }
 }

@@ -20,6 +20,8 @@ pub enum Kept {
     Sockets,
     /// Choices of unconnected sockets.
     Choices,
+    /// TCP connections that are being opened: the one thing here that is no UDP's.
+    Opening,
 }
 
 /// The production agent's datapath, in which UDP state stays.
@@ -43,6 +45,7 @@ impl<D: Datapath> Flaw<D> for UdpKept {
             Kept::All => Which::Nothing,
             Kept::Sockets => Which::ButSockets,
             Kept::Choices => Which::ButChoices,
+            Kept::Opening => Which::ButOpening,
         };
         Ok(Ending::which(inner.connections()?, which))
     }

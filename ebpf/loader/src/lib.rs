@@ -28,6 +28,7 @@
 //! | `uninspected` | [`Blind`]: what could not be looked at |
 //! | `verify` | what the verifier says about each program |
 //! | `udp` | [`terminate_udp`]: ends connected sockets whose backend is gone |
+//! | `opening` | [`opening()`], [`terminate_opening`]: TCP connections whose SYN is not answered |
 //! | `namespace` | [`namespaces()`]: the network namespaces of this machine |
 //! | `detached` | [`Detached`]: programs and maps for tests and measurements, run on packets given to them or by a cgroup's sockets |
 //! | `object` | the embedded object: programs loaded against a set of maps |
@@ -67,6 +68,7 @@ mod mounts;
 mod namespace;
 mod node_config;
 mod object;
+mod opening;
 mod options;
 mod pinned;
 mod program;
@@ -105,6 +107,7 @@ pub use self::{
     mounts::mount_points,
     namespace::{Namespace, Namespaces, namespaces, processes},
     node_config::namespace_cookie,
+    opening::{Opening, opening, terminate_opening},
     options::{DeviceMode, NodeOptions, Options},
     pinned::{LockedPins, PinnedLoad, open_pinned, pinned_load},
     program::{HeldProgram, Load, program_ids, retire},

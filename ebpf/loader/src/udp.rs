@@ -11,7 +11,7 @@ use crate::{
     LoaderError, namespace,
     sys::{
         netlink::{Family, Netlink, errno},
-        sock_diag::{self, SocketFamily, UdpSocket},
+        sock_diag::{self, Socket, SocketFamily, SocketKind},
     },
 };
 
@@ -54,15 +54,21 @@ fn terminate(backend: SocketAddr, sockets: &HashSet<u64>) -> Result<Terminated, 
     let mut netlink = Netlink::open(Family::Sockets).map_err(failed("list"))?;
     let (mut connected, mut done) = (Vec::new(), Terminated::default());
     for family in [SocketFamily::V4, SocketFamily::V6] {
-        let listed = sock_diag::udp_sockets(&mut netlink, family, backend.port(), |socket: UdpSocket| {
-            if socket.peer() == backend && sockets.contains(&socket.cookie()) {
-                if connected.len() < MOST {
-                    connected.push(socket);
-                } else {
-                    done.more = true;
+        let listed = sock_diag::sockets(
+            &mut netlink,
+            SocketKind::Udp,
+            family,
+            Some(backend.port()),
+            |socket: Socket| {
+                if socket.peer() == backend && sockets.contains(&socket.cookie()) {
+                    if connected.len() < MOST {
+                        connected.push(socket);
+                    } else {
+                        done.more = true;
+                    }
                 }
-            }
-        });
+            },
+        );
         match listed {
             // No handler of the family and protocol.
             Err(error) if errno(&error) == Some(libc::ENOENT) => {

@@ -1,4 +1,5 @@
-//! UDP backends that have left a service port, and whose flows and sockets must be ended.
+//! Backends that have left a service port: of UDP those whose flows and sockets must be ended, of TCP those whose unanswered
+//! connections must.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +10,8 @@ use crate::endpoint_address::{Backend, Protocol, TransportAddress};
 /// Most departed backends, and most moved frontends, that are listed; the others are counted.
 pub const DEPARTED_LIMIT: usize = 4096;
 
-/// A UDP backend that has left a service port. Its flows and connected sockets would last as long as both ends send.
+/// A backend that has left a service port. Flows and connected sockets of UDP would last as long as both ends send, and a TCP
+/// connection that is being opened would ask until its time limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Departed {
     /// The number of the service port; 0: one of an earlier start, not known.
@@ -71,6 +73,12 @@ impl Bounded<Departed> {
             id,
         });
     }
+}
+
+/// Whether there may be something to end when a backend leaves: established flows that do not end by themselves, or connections
+/// that are being opened, of sockets that programs translate.
+pub(super) fn is_told(backend: &Backend) -> bool {
+    backend.address.protocol != Protocol::Sctp
 }
 
 /// Whether flows to a backend do not end by themselves.

@@ -15,7 +15,7 @@
 //! | `adopt.rs` | pinned maps → shadow |
 //! | `ports.rs` | the numbers, frontends and backends of each service port |
 //! | `service_port.rs` | writes service ports, in an order that no packet can observe |
-//! | `departed.rs`, `moved.rs` | UDP backends and frontends whose flows have to be ended |
+//! | `departed.rs`, `moved.rs` | backends that have left, and UDP frontends that have moved, of which something may have to be ended |
 //! | `garbage.rs` | deletes after a barrier |
 //! | `audit.rs` | maps against their shadow |
 //! | `retry.rs` | what failed, and when it is tried again |

@@ -18,7 +18,7 @@ use std::{
 use lb_abi::{BackendId, Frontend, FrontendKey, ServiceId, SourceKey};
 
 use super::{
-    departed::{Bounded, Departed, is_udp},
+    departed::{Bounded, Departed, is_told},
     moved::{MovedFrontend, Owners},
     ports::{Port, PortRef, Ports, SETS, SetIds, Wanted, wanted_by},
     retry::Failure,
@@ -655,7 +655,7 @@ impl ServicePorts {
             let held = port.serving().iter();
             let held = held.filter_map(|&id| Some((id, shadow.backend(id)?)));
             let gone: Vec<_> = held
-                .filter(|(_, backend)| is_udp(backend) && !addresses.contains(&backend.address))
+                .filter(|(_, backend)| is_told(backend) && !addresses.contains(&backend.address))
                 .collect();
             let ids: BTreeSet<ServiceId> = before.iter().chain(port.ids().iter()).collect();
             for (id, backend) in gone {
@@ -694,7 +694,7 @@ impl ServicePorts {
             .filter_map(|key| TransportAddress::from_frontend_key(*key))
             .collect();
         for &id in port.serving() {
-            if let Some(backend) = shadow.backend(id).filter(is_udp) {
+            if let Some(backend) = shadow.backend(id).filter(is_told) {
                 for service in port.ids().iter() {
                     self.departed.add_backend(service, &frontends, id, backend);
                 }

@@ -7,7 +7,7 @@ use std::{
 
 use lb_abi::{
     Address, Backend, BackendId, Chosen, ChosenKey, Flow, Frontend, FrontendKey, Port, SocketRevnat,
-    SocketRevnatKey, Tuple, address_flags,
+    SocketRevnatKey, TCP, Tuple, address_flags,
 };
 use lb_loader::LoaderError;
 
@@ -24,6 +24,8 @@ pub(super) struct Records {
     /// Sockets, and whether they are still connected to the backend.
     pub(super) sockets: BTreeMap<SocketRevnatKey, (SocketRevnat, bool)>,
     pub(super) ended: BTreeSet<u64>,
+    /// How often those were asked for that wait for an answer.
+    pub(super) looks: usize,
     /// How many more attempts to end sockets fail.
     pub(super) failures: u32,
 }
@@ -104,6 +106,30 @@ impl Connections for NodeConnections {
         }
         Ok(ended)
     }
+
+    fn opening(&self) -> Result<Vec<(SocketRevnatKey, SocketRevnat)>, LoaderError> {
+        let mut state = self.0.lock();
+        state.records.looks += 1;
+        let sockets = state.records.sockets.iter();
+        let waiting = sockets.filter(|(key, (_, connected))| key.backend.protocol == TCP && !connected);
+        Ok(waiting
+            .map(|(key, (remembered, _))| (*key, *remembered))
+            .collect())
+    }
+
+    fn end_opening(&self, cookies: &HashSet<u64>) -> Result<usize, LoaderError> {
+        let mut state = self.0.lock();
+        let waiting = |key: &SocketRevnatKey, connected: bool| {
+            key.backend.protocol == TCP && !connected && cookies.contains(&key.cookie)
+        };
+        let records = &mut state.records;
+        let ended = records
+            .sockets
+            .extract_if(.., |key, (_, connected)| waiting(key, *connected));
+        let ended: BTreeSet<u64> = ended.map(|(key, _)| key.cookie).collect();
+        records.ended.extend(&ended);
+        Ok(ended.len())
+    }
 }
 
 impl Node {
@@ -133,7 +159,8 @@ impl Node {
         self.lock().records.flows.len()
     }
 
-    /// Adds an entry of SOCKET_REVNAT; `connected`: the socket is still connected to the backend.
+    /// Adds an entry of SOCKET_REVNAT; `connected`: the socket is still connected to the backend. One of TCP that is not waits for
+    /// an answer.
     pub fn note_socket(&self, key: SocketRevnatKey, frontend: FrontendKey, connected: bool) {
         let remembered = SocketRevnat {
             frontend,
@@ -150,6 +177,11 @@ impl Node {
     /// Cookies of the sockets whose connections were ended.
     pub fn ended(&self) -> BTreeSet<u64> {
         self.lock().records.ended.clone()
+    }
+
+    /// How often sockets were asked for that wait for an answer.
+    pub fn looked_for_opening(&self) -> usize {
+        self.lock().records.looks
     }
 
     /// The next attempts to end sockets fail.

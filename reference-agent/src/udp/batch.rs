@@ -13,6 +13,7 @@ use lb_abi::{
 use super::{
     LiveMaps,
     lookup::{Lookup, address},
+    opening::Unanswering,
 };
 use crate::{
     endpoint_address::{Protocol, TransportAddress, node_port},
@@ -29,6 +30,7 @@ pub struct Batch {
     unlisted_backends: bool,
     /// Whether there are more moved frontends, which are not listed.
     unlisted_frontends: bool,
+    unanswering: Unanswering,
 }
 
 #[derive(Clone, Debug)]
@@ -38,15 +40,20 @@ struct DepartedBackend {
 }
 
 impl Batch {
-    /// How many backends and frontends it has.
-    pub fn len(&self) -> usize {
+    /// How many UDP backends and frontends it has.
+    pub fn of_udp(&self) -> usize {
         let unlisted = usize::from(self.unlisted_backends) + usize::from(self.unlisted_frontends);
         self.departed.len() + self.moved.len() + unlisted
     }
 
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.of_udp() == 0 && self.unanswering.is_empty()
+    }
+
+    /// The TCP backends.
+    pub(super) fn unanswering(&self) -> &Unanswering {
+        &self.unanswering
     }
 
     /// Adds a departed backend. Beyond `most` it is not listed.
@@ -61,6 +68,9 @@ impl Batch {
             .into_iter()
             .map(TransportAddress::frontend_key)
             .collect();
+        if backend.protocol == Protocol::Tcp {
+            return self.unanswering.add(socket(&backend), keys, most);
+        }
         // The Service that took these frontends over before has lost this backend since.
         for key in &keys {
             if let Some(backends) = self.moved.get_mut(key) {
@@ -172,12 +182,16 @@ impl Batch {
                 return;
             }
             let (backend, asked) = (address(&key.backend), &remembered.frontend);
+            // Connected to the backend's own address since.
+            if (asked.address, asked.port) == (key.backend.address, key.backend.port) {
+                return;
+            }
             // A frontend at the address comes before the node port of that number.
             let as_node_port = || Some(node_port(*asked)).filter(|_| !maps.has_frontend(asked));
             let is_gone = self.unlisted_backends && !serving.contains(&backend);
             let departed = by_backend.get(&backend).is_some_and(|frontends| {
-                let known = |frontend| frontends.iter().any(|set| set.contains(&frontend));
-                known(*asked) || as_node_port().is_some_and(known)
+                let known = |frontend: &FrontendKey| frontends.iter().any(|set| set.contains(frontend));
+                maps.is_one_of(asked, known)
             });
             let moved = self.moved.get(asked);
             let moved = moved.or_else(|| {

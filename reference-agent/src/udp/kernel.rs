@@ -3,10 +3,10 @@
 use std::{collections::HashSet, net::SocketAddr};
 
 use lb_abi::{
-    Address, Backend, BackendId, Chosen, ChosenKey, Flow, Frontend, FrontendKey, SocketRevnat,
-    SocketRevnatKey, Tuple, address_flags,
+    Address, Backend, BackendId, Chosen, ChosenKey, Flow, Frontend, FrontendKey, Port, SocketRevnat,
+    SocketRevnatKey, TCP, Tuple, address_flags,
 };
-use lb_loader::{LoaderError, MapError, Maps, Table, Terminated, terminate_udp};
+use lb_loader::{LoaderError, MapError, Maps, Opening, Table, Terminated, terminate_udp};
 
 use super::{Connections, LiveMaps, namespaces::each_namespace};
 
@@ -84,6 +84,40 @@ impl Connections for KernelConnections {
                     break;
                 }
             }
+            Ok::<_, LoaderError>(())
+        })?;
+        Ok(ended)
+    }
+
+    fn opening(&self) -> Result<Vec<(SocketRevnatKey, SocketRevnat)>, LoaderError> {
+        let mut asking = Vec::new();
+        each_namespace(|namespace| {
+            for Opening { cookie, peer } in lb_loader::opening(namespace)? {
+                let backend = Backend {
+                    address: peer.ip().into(),
+                    port: Port::new(peer.port()),
+                    protocol: TCP,
+                    flags: 0,
+                };
+                let key = SocketRevnatKey {
+                    cookie,
+                    backend,
+                    pad: 0,
+                };
+                asking.extend(self.reverse.get(&key)?.map(|remembered| (key, remembered)));
+            }
+            Ok::<_, LoaderError>(())
+        })?;
+        Ok(asking)
+    }
+
+    fn end_opening(&self, cookies: &HashSet<u64>) -> Result<usize, LoaderError> {
+        if cookies.is_empty() {
+            return Ok(0);
+        }
+        let mut ended = 0;
+        each_namespace(|namespace| {
+            ended += lb_loader::terminate_opening(namespace, cookies)?;
             Ok::<_, LoaderError>(())
         })?;
         Ok(ended)

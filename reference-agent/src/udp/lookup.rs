@@ -38,6 +38,12 @@ impl<'a, L: LiveMaps> Lookup<'a, L> {
         self.exactly(key).is_some()
     }
 
+    /// Whether a client's destination is one of these frontends: that of its address, or the node port of its number.
+    pub(super) fn is_one_of(&self, asked: &FrontendKey, known: impl Fn(&FrontendKey) -> bool) -> bool {
+        // A frontend at the address comes before the node port of that number.
+        known(asked) || (known(&node_port(*asked)) && !self.has_frontend(asked))
+    }
+
     /// The frontend of a client's destination ("Finding a frontend", DATAPATH.md).
     pub(super) fn frontend(&self, asked: &FrontendKey) -> Option<Frontend> {
         let address = match asked.address {

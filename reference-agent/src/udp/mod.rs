@@ -1,13 +1,16 @@
 //! Ends UDP flows and connected UDP sockets whose backend no longer serves, or whose frontend has passed to another service
-//! port.
+//! port; and TCP connections that a backend has not answered which no longer serves.
 //!
 //! ```text
 //! Changes.departed ─┬─▶ Departures ─▶ Worker ─┬─▶ CHOSEN: choices of unconnected sockets are deleted
 //! Changes.moved ────┘   (coalesced)           ├─▶ CONNTRACK: entries of (service port, backend), or of a frontend, are deleted
-//!                                             └─▶ SOCKET_REVNAT: finds the sockets ─▶ their connections end
+//!                                             ├─▶ SOCKET_REVNAT: finds the sockets ─▶ their connections end
+//!                                             └─▶ TCP sockets that wait for an answer ─▶ their connections end
 //! ```
 //!
-//! TCP connections end by themselves. A UDP client that keeps sending would reach the old backend for as long as both live.
+//! Established TCP connections end by themselves. One that is being opened was translated at `connect`, too: the kernel sends its
+//! SYN again, for two minutes, to an address that another pod may have by then. Only one that waits at two looks, [`RETRY`] apart,
+//! is ended, so that what is about to be answered is (of packets the programs choose again, DATAPATH.md, section 4). A UDP client that keeps sending would reach the old backend for as long as both live.
 //! A flow without an entry chooses again with its next datagram. A connected socket was translated at `connect`: its
 //! connection is ended, so that its owner gets an error and opens another. Flows and sockets of other backends stay, also
 //! those of other Services that still have this backend, and sockets that have been connected elsewhere since. At a frontend
@@ -17,13 +20,15 @@
 //! | file | what |
 //! |---|---|
 //! | `batch` | pure: flows and sockets to be ended |
+//! | `opening` | pure: TCP connections to be ended |
 //! | `lookup` | the maps, read as the programs do, at the moment they are asked |
 //! | `worker` | one batch after the other; failures are tried again |
 //! | `kernel` | the kernel's maps and sockets |
 //! | `namespaces` | the network namespaces in which sockets may be |
 //!
 //! # Bounds
-//! [`WAITING`] backends and as many frontends wait, each once. Beyond that only the fact is known. Then all flows and
+//! [`WAITING`] backends of each protocol and as many frontends wait, each once. TCP backends beyond that, and those that left while
+//! no agent ran, are left to the connections' own time limit. Beyond that only the fact is known. Then all flows and
 //! sockets end whose backend is in no map any more, or all flows of a frontend that does not lead to their service port now,
 //! and sockets whose frontend is gone. [`TRIES`] after failures. For each batch one walk over SOCKET_REVNAT and CHOSEN and at most
 //! four over CONNTRACK. These maps are large on large machines (`ebpf/DATAPATH.md`): some thousand of their entries are in
@@ -33,6 +38,7 @@ mod batch;
 mod kernel;
 mod lookup;
 mod namespaces;
+mod opening;
 mod worker;
 
 use std::{collections::HashSet, net::SocketAddr};
@@ -103,4 +109,16 @@ pub trait Connections: LiveMaps + Send {
     /// # Errors
     /// The kernel's error.
     fn end_sockets(&self, backend: SocketAddr, cookies: &HashSet<u64>) -> Result<usize, LoaderError>;
+
+    /// TCP sockets in every network namespace that wait for an answer to their SYN, of those that SOCKET_REVNAT has.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    fn opening(&self) -> Result<Vec<(SocketRevnatKey, SocketRevnat)>, LoaderError>;
+
+    /// Ends those of these sockets that still wait. The result: how many.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    fn end_opening(&self, cookies: &HashSet<u64>) -> Result<usize, LoaderError>;
 }

@@ -1,6 +1,7 @@
 //! Ends the flows and sockets of one batch after the other.
 
 use std::{
+    collections::HashSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -97,7 +98,7 @@ impl<C: Connections + 'static> Worker<C> {
                 self.departures.0.sent.notified().await;
                 continue;
             }
-            let waiting = i64::try_from(batch.len()).unwrap_or(i64::MAX);
+            let waiting = i64::try_from(batch.of_udp()).unwrap_or(i64::MAX);
             self.metrics.udp_waiting.at([]).set(waiting);
             self.work(batch).await;
         }
@@ -106,16 +107,20 @@ impl<C: Connections + 'static> Worker<C> {
     async fn work(&self, batch: Batch) {
         let batch = Arc::new(batch);
         let (mut pause, mut again) = (RETRY, true);
+        let mut asking = HashSet::new();
         for tried in 1..=TRIES {
             let (once, connections) = (batch.clone(), self.connections.clone());
+            let before = std::mem::take(&mut asking);
             let done = tokio::task::spawn_blocking(move || {
                 let connections = connections.lock().unwrap_or_else(PoisonError::into_inner);
-                end(&once, &*connections)
+                end(&once, &*connections, &before)
             });
             let Done {
                 flows,
                 sockets,
                 noted,
+                asking: now,
+                unanswered,
                 error,
             } = match done.await {
                 Ok(done) => done,
@@ -124,17 +129,25 @@ impl<C: Connections + 'static> Worker<C> {
             };
             self.metrics.udp_flows_ended.at([]).inc_by(flows as u64);
             self.metrics.udp_sockets_ended.at([]).inc_by(sockets as u64);
+            if unanswered > 0 {
+                tracing::info!(
+                    unanswered,
+                    "ended TCP connections that backends have not answered which serve no more"
+                );
+            }
+            asking = now;
             if flows > 0 || sockets > 0 {
                 tracing::info!(
                     flows,
                     sockets,
-                    of = batch.len(),
+                    of = batch.of_udp(),
                     "ended UDP flows and sockets of backends that serve no more, or of frontends that are another Service's"
                 );
             }
             let Some(error) = error else {
                 // A socket that was about to be connected then is connected now.
-                if noted > sockets && std::mem::take(&mut again) {
+                let may_connect = noted > sockets && std::mem::take(&mut again);
+                if may_connect || !asking.is_empty() {
                     tokio::time::sleep(RETRY).await;
                     continue;
                 }
@@ -154,20 +167,51 @@ struct Done {
     sockets: usize,
     /// Sockets to be ended, connected or not.
     noted: usize,
+    /// TCP sockets that have just asked a departed backend: one of them may be answered yet.
+    asking: HashSet<u64>,
+    /// TCP connections that were ended.
+    unanswered: usize,
     error: Option<LoaderError>,
 }
 
-fn end(batch: &Batch, connections: &impl Connections) -> Done {
+/// `before`: the TCP sockets that were asking at the look before.
+fn end(batch: &Batch, connections: &impl Connections, before: &HashSet<u64>) -> Done {
     let mut done = Done {
         flows: 0,
         sockets: 0,
         noted: 0,
+        asking: HashSet::new(),
+        unanswered: 0,
         error: None,
     };
-    if let Err(error) = try_end(batch, connections, &mut done) {
-        done.error = Some(error);
+    let mut result = end_opening(batch, connections, before, &mut done);
+    if batch.of_udp() > 0 {
+        result = result.and(try_end(batch, connections, &mut done));
     }
+    done.error = result.err();
     done
+}
+
+/// Ends what was asking a departed backend at the look before, and still is.
+fn end_opening(
+    batch: &Batch,
+    connections: &impl Connections,
+    before: &HashSet<u64>,
+    done: &mut Done,
+) -> Result<(), LoaderError> {
+    if batch.unanswering().is_empty() {
+        return Ok(());
+    }
+    let maps = Lookup::new(connections);
+    for (key, remembered) in connections.opening()? {
+        if batch.unanswering().is_stale(&key, &remembered, &maps) {
+            done.asking.insert(key.cookie);
+        }
+    }
+    maps.finish()?;
+    let unanswered = done.asking.extract_if(|cookie| before.contains(cookie)).collect();
+    done.unanswered = connections.end_opening(&unanswered)?;
+    Ok(())
 }
 
 fn try_end(batch: &Batch, connections: &impl Connections, done: &mut Done) -> Result<(), LoaderError> {
@@ -186,7 +230,7 @@ fn try_end(batch: &Batch, connections: &impl Connections, done: &mut Done) -> Re
     let serving = udp.map(|(_, backend)| address(&backend)).collect();
     let sockets = batch.sockets(&maps, &serving, |show| connections.sockets(show))?;
     maps.finish()?;
-    done.noted = sockets.values().map(std::collections::HashSet::len).sum();
+    done.noted = sockets.values().map(HashSet::len).sum();
     // After a failure the others are ended all the same.
     let mut result = Ok(());
     for (backend, cookies) in sockets {

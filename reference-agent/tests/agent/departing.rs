@@ -2,7 +2,9 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use lb_abi::{Backend, BackendId, Chosen, ChosenKey, Flow, Port, ServiceId, SocketRevnatKey, Tuple, UDP};
+use lb_abi::{
+    Backend, BackendId, Chosen, ChosenKey, Flow, Port, ServiceId, SocketRevnatKey, TCP, Tuple, UDP,
+};
 use reference_agent::{
     datapath::Datapath as _,
     metrics::Metrics,
@@ -225,4 +227,55 @@ async fn a_flow_that_a_packet_brings_back_while_it_is_removed_goes_too() {
     departures.send(Bounded::default(), told(vec![moved()]));
     until(|| metrics.udp_flows_ended.at([]).get() == 2).await;
     assert_eq!(node.flows(), 0);
+}
+
+/// A TCP socket that was sent to a backend of a frontend, and waits for its answer.
+fn note_asking(node: &Node, cookie: u64, frontend: &str, backend: &str) {
+    let mut key = socket(cookie, backend);
+    key.backend.protocol = TCP;
+    node.note_socket(key, address(frontend).frontend_key(), false);
+}
+
+fn departed_tcp(backend: &str) -> Departed {
+    Departed {
+        service: 3,
+        frontends: [address("TCP 10.96.0.1:80"), address("TCP 0.0.0.0:30080")].into(),
+        backend: address(backend),
+        id: 7,
+    }
+}
+
+#[tokio::test]
+async fn connections_that_a_departed_backend_has_not_answered_are_ended_and_others_are_not() {
+    let node = Node::new();
+    let (departures, metrics) = started(&node);
+    let (gone, stays) = ("TCP 10.0.0.1:8080", "TCP 10.0.0.2:8080");
+    note_asking(&node, 1, "TCP 10.96.0.1:80", gone);
+    note_asking(&node, 2, "TCP 10.96.0.1:80", stays);
+    note_asking(&node, 3, "TCP 10.96.0.2:80", gone);
+    note_asking(&node, 4, "TCP 192.0.2.1:30080", gone);
+    // Connected to the backend itself since.
+    note_asking(&node, 5, gone, gone);
+    let mut established = socket(6, gone);
+    established.backend.protocol = TCP;
+    node.note_socket(established, address("TCP 10.96.0.1:80").frontend_key(), true);
+    departures.send(told(vec![departed_tcp(gone)]), Bounded::default());
+    until(|| node.ended() == [1, 4].into()).await;
+    assert_eq!(metrics.udp_failures.at([]).get(), 0);
+}
+
+#[tokio::test]
+async fn a_connection_that_is_answered_between_two_looks_stays() {
+    let node = Node::new();
+    let (departures, _) = started(&node);
+    let gone = "TCP 10.0.0.1:8080";
+    let frontend = address("TCP 10.96.0.1:80").frontend_key();
+    note_asking(&node, 1, "TCP 10.96.0.1:80", gone);
+    note_asking(&node, 2, "TCP 10.96.0.1:80", gone);
+    departures.send(told(vec![departed_tcp(gone)]), Bounded::default());
+    until(|| node.looked_for_opening() > 0).await;
+    let mut answered = socket(1, gone);
+    answered.backend.protocol = TCP;
+    node.note_socket(answered, frontend, true);
+    until(|| node.ended() == [2].into()).await;
 }

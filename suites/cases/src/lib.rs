@@ -165,6 +165,8 @@ pub const ALL: &[Case] = &[
     h_udp::udp_healthy_flow_kept::RESTART,
     h_udp::udp_socket_sticks::CASE,
     h_udp::udp_closed_socket_spares_others::CASE,
+    h_udp::udp_reconnected_not_killed::CASE,
+    h_udp::pod_ip_reuse::CASE,
     j_loadbalancer::lb_vip_served::CASE,
     j_loadbalancer::lb_status_followed::CASE,
     j_loadbalancer::lb_vip_served::WITHOUT_NODE_PORTS,

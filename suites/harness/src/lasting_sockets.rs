@@ -55,11 +55,13 @@ pub enum Which {
     Oldest(u32),
     /// The same, after they were closed and others opened at their ports.
     Anew(u32),
+    /// The same as the first, and connected ones are not connected again.
+    Staying(u32),
 }
 
 impl Which {
     fn count(self) -> u32 {
-        let (Self::Oldest(count) | Self::Anew(count)) = self;
+        let (Self::Oldest(count) | Self::Anew(count) | Self::Staying(count)) = self;
         count
     }
 }
@@ -142,7 +144,7 @@ pub(crate) fn round(cx: &Context, target: &Destination, which: Which) -> Round {
         port: address.port(),
         sockets: which.count(),
         anew: matches!(which, Which::Anew(_)),
-        stay: false,
+        stay: matches!(which, Which::Staying(_)),
         source_port: None,
         fragments: Vec::new(),
         bytes: 0,

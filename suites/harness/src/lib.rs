@@ -25,7 +25,7 @@
 //! - Judging: `frontends.rs` (of a Service, and which clients dial them), `frontend_kinds.rs` (a Service with each kind that
 //!   a target declares), `probing.rs` (control, witness, verdict), `write_effect.rs` (what a row leans on, and what breaks
 //!   another claim), `background.rs` (windows), `flows.rs` (established ones), `lasting_sockets.rs` (kept, for one destination
-//!   after the other), `fragments.rs`, `udp_stickiness.rs`, `affinity.rs`, `dialled.rs` (frontends, all judged at the same
+//!   after the other), `fragments.rs`, `udp_stickiness.rs`, `half_open.rs` (connections that are being opened while something changes), `affinity.rs`, `dialled.rs` (frontends, all judged at the same
 //!   time), `vantages.rs` (clients that dial different targets), `own_targets.rs` (each client with its own),
 //!   `policies.rs` (what traffic policies leave to a client), `hints.rs` (which endpoints serve a node), `slices.rs` (written by the
 //!   case, and their Services),
@@ -62,6 +62,7 @@ pub mod foreign_rules;
 pub mod fragments;
 pub mod frontend_kinds;
 pub mod frontends;
+pub mod half_open;
 pub mod health_checks;
 pub mod hints;
 pub mod history;

@@ -5,6 +5,18 @@ use cluster::{Family, Place};
 
 use crate::{commands, context::Context, frontends::node_addresses, pods::Backend, verdict::Halt};
 
+/// Nothing that is sent to a pod is answered any more, not even by an error: it has no routes.
+///
+/// # Errors
+/// If a command fails in the pod.
+pub async fn silence(cx: &Context, families: &[Family], pod: &Backend) -> Result<(), Halt> {
+    for family in families {
+        let flush = format!("{} route flush table main", ip(*family));
+        commands::change(cx, &place(pod), &flush).await?;
+    }
+    Ok(())
+}
+
 /// Takes a pod's addresses of these families from it, and gives them to another pod of its node, which keeps its own.
 ///
 /// # Errors

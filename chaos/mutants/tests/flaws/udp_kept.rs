@@ -1,7 +1,7 @@
 //! Which UDP state each mutant ends, of a flow, a choice and a connected socket whose backend has left, and of a flow and a
 //! choice whose backend stays.
 
-use lb_abi::{Backend, Chosen, ChosenKey, Flow, FrontendKey, Port, SocketRevnatKey, Tuple, UDP};
+use lb_abi::{Backend, Chosen, ChosenKey, Flow, FrontendKey, Port, SocketRevnatKey, TCP, Tuple, UDP};
 use mutants::{
     flows_flushed::flows_flushed,
     udp_kept::{Kept, udp_kept},
@@ -42,7 +42,8 @@ fn tuple(source_port: u16, to: &str) -> Tuple {
     }
 }
 
-/// A flow and a choice of each backend, and a socket that is connected to the one that has left.
+/// A flow and a choice of each backend, and of the one that has left a socket that is connected to it, and a TCP one that waits
+/// for its answer.
 fn note(node: &Node) {
     for number in [LEFT, STAYS] {
         let source = 4000 + u16::try_from(number).expect("a small number");
@@ -74,33 +75,41 @@ fn note(node: &Node) {
         pad: 0,
     };
     node.note_socket(key, frontend(), true);
+    let mut opening = key;
+    (opening.cookie, opening.backend.protocol) = (8, TCP);
+    node.note_socket(opening, frontend(), false);
 }
 
 /// Flows and choices that end, and sockets that are shown, when the first backend leaves.
-fn ended<D: Datapath>(of: impl Fn(&Node) -> D) -> (usize, usize, usize) {
+fn ended<D: Datapath>(of: impl Fn(&Node) -> D) -> (usize, usize, usize, usize) {
     let node = Node::new();
     let datapath = of(&node);
     note(&node);
-    let mut connections = datapath.connections().expect("there are connections");
+    let connections = datapath.connections().expect("there are connections");
     let flows = connections.end_flows(&mut |_, flow| flow.backend == LEFT);
     let ends = connections.end_choices(&mut |_, chosen| chosen.backend == LEFT);
     ends.expect("choices are looked at");
     let mut shown = 0;
     let sockets = connections.sockets(&mut |_, _| shown += 1);
     sockets.expect("sockets are shown");
+    let opening = connections.opening().expect("connections are looked at");
+    let cookies = opening.iter().map(|(key, _)| key.cookie).collect();
+    let unanswered = connections.end_opening(&cookies);
     (
         flows.expect("flows are looked at"),
         2 - node.choices().len(),
         shown,
+        unanswered.expect("connections are looked at"),
     )
 }
 
 #[test]
 fn each_keeps_what_it_keeps_and_ends_the_rest() {
-    assert_eq!(ended(Node::open), (1, 1, 1));
+    assert_eq!(ended(Node::open), (1, 1, 2, 1));
     let of = |kept| ended(|node| udp_kept(node.open(), kept));
-    assert_eq!(of(Kept::All), (0, 0, 0));
-    assert_eq!(of(Kept::Sockets), (1, 1, 0));
-    assert_eq!(of(Kept::Choices), (1, 0, 1));
-    assert_eq!(ended(|node| flows_flushed(node.open())), (2, 2, 1));
+    assert_eq!(of(Kept::All), (0, 0, 0, 1));
+    assert_eq!(of(Kept::Sockets), (1, 1, 0, 1));
+    assert_eq!(of(Kept::Opening), (1, 1, 2, 0));
+    assert_eq!(of(Kept::Choices), (1, 0, 2, 1));
+    assert_eq!(ended(|node| flows_flushed(node.open())), (2, 2, 2, 1));
 }

@@ -29,6 +29,10 @@ const SCTP_CLOSED: u32 = 120;
 const SCTP_OPENING: u32 = 60;
 /// After a reset: for what is still on its way.
 const RESET: u32 = 10;
+/// After so long, what has not answered may have left its service, and another have its address: of what the client sends again
+/// (TCP: after 1, 2, 4 … s) a backend is chosen again. Seconds are whole ones, and two copies of one packet may come on both sides
+/// of the end of one.
+const ASKED_AGAIN: u32 = 2;
 /// Longest silence of a UDP conversation (RFC 4787, REQ-5: 2 min at least), and of one without an answer.
 const UDP_ANSWERED: u32 = 120;
 const UDP_UNANSWERED: u32 = 30;
@@ -111,6 +115,13 @@ pub const fn time_limit(protocol: u8, seen: u32) -> u32 {
         _ if seen & BOTH == BOTH => TCP_ESTABLISHED,
         _ => TCP_OPENING,
     }
+}
+
+/// Whether a backend has not answered what was sent to it a while ago.
+#[inline(always)]
+pub const fn is_unanswered(seen: u32, last_seen: u32, now: u32) -> bool {
+    const ABOUT: u32 = seen::OPEN | seen::ANSWER | seen::ESTABLISHED;
+    seen & ABOUT == seen::OPEN && elapsed(now, last_seen) >= ASKED_AGAIN
 }
 
 /// Whether a connection has been silent for longer than that.

@@ -58,7 +58,8 @@ fn forward<N: Node>(
     let seen = entry.seen();
     work.to = entry.to();
     work.reply_key = work.to.inverse();
-    if conntrack::is_over(protocol, seen, entry.last_seen(), now) || is_replaced(node, work, entry, seen) {
+    if conntrack::is_over(protocol, seen, entry.last_seen(), now) || is_replaced(node, work, entry, seen, now)
+    {
         work.old = Old::Replaced;
         work.old_reply_key = work.reply_key;
         return Err(Unknown);
@@ -82,12 +83,15 @@ fn forward<N: Node>(
     Ok(Outcome::Forwarded)
 }
 
-/// Whether a client's packet means a new connection, of the ports of an old one; or whether what it sends to is gone.
+/// Whether a client's packet means a new connection, of the ports of an old one, or one that it asks for again; or whether what
+/// it sends to is gone.
 #[inline(always)]
-fn is_replaced<N: Node>(node: N, work: &PacketState, entry: N::Entry, seen: u32) -> bool {
+fn is_replaced<N: Node>(node: N, work: &PacketState, entry: N::Entry, seen: u32, now: u32) -> bool {
     let protocol = work.headers.tuple.protocol;
     if conntrack::starts(protocol, work.headers.signals) {
-        return conntrack::closing(seen) || is_gone(node, &work.to, entry);
+        return conntrack::closing(seen)
+            || conntrack::is_unanswered(seen, entry.last_seen(), now)
+            || is_gone(node, &work.to, entry);
     }
     protocol == UDP && is_gone(node, &work.to, entry)
 }

@@ -21,15 +21,25 @@ pub(crate) enum SocketFamily {
     V6,
 }
 
-/// A UDP socket that is connected, or was when it was listed.
+/// Which sockets are listed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct UdpSocket {
+pub(crate) enum SocketKind {
+    /// UDP, in every state.
+    Udp,
+    /// TCP, where a SYN was sent and not answered.
+    TcpOpening,
+}
+
+/// A socket as it was when it was listed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Socket {
+    kind: SocketKind,
     family: SocketFamily,
     /// `struct inet_diag_sockid`, as the kernel has told it.
     id: [u8; ID],
 }
 
-impl UdpSocket {
+impl Socket {
     /// As `SO_COOKIE` and the programs have it.
     pub(crate) fn cookie(&self) -> u64 {
         let word = |at| u64::from(u32_at(&self.id, at).unwrap_or_default());
@@ -57,7 +67,11 @@ impl UdpSocket {
     /// # Errors
     /// EOPNOTSUPP of kernels without `CONFIG_INET_DIAG_DESTROY`.
     pub(crate) fn destroy(&self, netlink: &mut Netlink) -> io::Result<bool> {
-        match netlink.request(&Message::new(DESTROY, 0, &request(self.family, &self.id))) {
+        match netlink.request(&Message::new(
+            DESTROY,
+            0,
+            &request(self.kind, self.family, &self.id),
+        )) {
             Ok(()) => Ok(true),
             // Looked for by both addresses, and then told by its cookie.
             Err(error) if matches!(errno(&error), Some(libc::ENOENT | libc::ESTALE)) => Ok(false),
@@ -66,33 +80,39 @@ impl UdpSocket {
     }
 }
 
-/// Calls `each` with every UDP socket that is connected to a port.
-pub(crate) fn udp_sockets(
+/// Calls `each` with every socket of a kind, of those that are connected to this port if there is one.
+pub(crate) fn sockets(
     netlink: &mut Netlink,
+    kind: SocketKind,
     family: SocketFamily,
-    peer_port: u16,
-    mut each: impl FnMut(UdpSocket),
+    peer_port: Option<u16>,
+    mut each: impl FnMut(Socket),
 ) -> io::Result<()> {
     let mut id = [0; ID];
-    id[2..4].copy_from_slice(&peer_port.to_be_bytes());
-    netlink.stream(&Message::new(BY_FAMILY, 0, &request(family, &id)), |body| {
+    // 0 is any port.
+    id[2..4].copy_from_slice(&peer_port.unwrap_or_default().to_be_bytes());
+    netlink.stream(&Message::new(BY_FAMILY, 0, &request(kind, family, &id)), |body| {
         /// In `struct inet_diag_msg`: after family, state, timer, retransmissions.
         const AT: usize = 4;
         if let Some(id) = body.get(AT..AT + ID).and_then(|id| id.try_into().ok()) {
-            each(UdpSocket { family, id });
+            each(Socket { kind, family, id });
         }
     })
 }
 
-/// `struct inet_diag_req_v2`: UDP, in every state.
-fn request(family: SocketFamily, id: &[u8; ID]) -> Vec<u8> {
-    const UDP: u8 = 17;
+/// `struct inet_diag_req_v2`.
+fn request(kind: SocketKind, family: SocketFamily, id: &[u8; ID]) -> Vec<u8> {
+    // By number, `TCP_SYN_SENT` is 2.
+    let (protocol, states) = match kind {
+        SocketKind::Udp => (17, u32::MAX),
+        SocketKind::TcpOpening => (6, 1 << 2),
+    };
     let family: u8 = match family {
         SocketFamily::V4 => 2,
         SocketFamily::V6 => 10,
     };
-    let mut bytes = vec![family, UDP, 0, 0];
-    bytes.extend(u32::MAX.to_ne_bytes());
+    let mut bytes = vec![family, protocol, 0, 0];
+    bytes.extend(u32::to_ne_bytes(states));
     bytes.extend(id);
     bytes
 }

@@ -17,6 +17,7 @@
 //! | `devices` | packet programs at network devices: attached, adopted; packets between namespaces |
 //! | `detached` | programs run on packets that go nowhere; what the options say to programs |
 //! | `udp` | connected UDP sockets are told that their backend is gone |
+//! | `opening` | TCP connections without an answer are ended |
 //! | `barrier` | the barrier waits for a program that is running |
 //! | `helper` | kernels without `bpf_set_retval` |
 //! | `environment` | the errors of a wrong set-up |
@@ -32,6 +33,7 @@ mod devices;
 mod environment;
 mod generations;
 mod helper;
+mod opening;
 mod ownership;
 mod restart;
 mod sizes;

@@ -31,7 +31,9 @@ const HURRY: u16 = 100;
 type Counted = (BTreeMap<Counter, u64>, [BTreeMap<u32, u64>; 2]);
 
 /// What is counted where maps are written.
-const WRITERS: [Counter; 6] = [
+const WRITERS: [Counter; 8] = [
+    Counter::ConnectPassed,
+    Counter::SocketDeferred,
     Counter::ConnectTranslated,
     Counter::SendmsgTranslated,
     Counter::SocketHole,

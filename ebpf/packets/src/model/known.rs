@@ -103,7 +103,11 @@ impl Run<'_> {
             return self.unknown(packet, Some(flow));
         }
         let gone = gone(&self.state.backends, &flow);
-        if (begins(packet) && (ended(&flow) || gone)) || (packet.tuple.protocol == UDP && gone) {
+        // Two seconds after its last packet, the backend may have left the service.
+        let about = seen::OPEN | seen::ANSWER | seen::ESTABLISHED;
+        let unanswered = flow.seen & about == seen::OPEN && elapsed(now, flow.last_seen) >= 2;
+        if (begins(packet) && (ended(&flow) || gone || unanswered)) || (packet.tuple.protocol == UDP && gone)
+        {
             return self.unknown(packet, Some(flow));
         }
         let reply_key = flow.to.inverse();

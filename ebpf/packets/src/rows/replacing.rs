@@ -53,6 +53,57 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .packet(NodeIngress, tcp(client, frontend).syn())
             .passed_on(FlowOpened, tcp(client, other_pod).syn())
             .leaves([to_other(TCP, OPEN)]),
+        row("a SYN that is sent again, of a connection that was never answered, may come to another backend; the old one's entries go")
+            .given(
+                local(at, TCP)
+                    .service(SERVICE, &[2])
+                    .local_backend(2, other_pod, TCP)
+                    .connection(flow(TCP, OPEN).age(2)),
+            )
+            .packet(NodeIngress, tcp(client, frontend).syn())
+            .passed_on(FlowOpened, tcp(client, other_pod).syn())
+            .counted_for(SERVICE, 2)
+            .leaves([to_other(TCP, OPEN).by(SERVICE, 2)]),
+        row("a SYN that comes twice at the same time is one connection's")
+            .given(
+                local(at, TCP)
+                    .service(SERVICE, &[2])
+                    .local_backend(2, other_pod, TCP)
+                    .connection(flow(TCP, OPEN).age(1)),
+            )
+            .packet(NodeIngress, tcp(client, frontend).syn())
+            .passed_on(FlowForwarded, tcp(client, pod).syn())
+            .leaves([flow(TCP, OPEN)]),
+        row("a SYN that is sent again, of a connection that was answered, goes to the same backend, also one that serves no new ones")
+            .given(
+                local(at, TCP)
+                    .service(SERVICE, &[2])
+                    .local_backend(2, other_pod, TCP)
+                    .connection(flow(TCP, OPEN | ANSWER).age(2)),
+            )
+            .packet(NodeIngress, tcp(client, frontend).syn())
+            .passed_on(FlowForwarded, tcp(client, pod).syn())
+            .leaves([flow(TCP, OPEN | ANSWER)]),
+        row("a SYN that is sent again to a backend elsewhere that has not answered has its port again")
+            .given(
+                remote(at, TCP)
+                    .ports(SNAT_PORT - 200, SNAT_PORT + 200)
+                    .connection(connection(TCP, [client, frontend], [masked, far]).seen(OPEN).age(2)),
+            )
+            .packet(NodeIngress, tcp(client, frontend).syn())
+            .routed(FlowOpened, tcp(masked, far).syn().hops(63))
+            .leaves([connection(TCP, [client, frontend], [masked, far]).seen(OPEN)]),
+        row("an INIT that is sent again, of an association that was never answered, may come to another backend")
+            .given(
+                local(at, SCTP)
+                    .service(SERVICE, &[2])
+                    .local_backend(2, other_pod, SCTP)
+                    .connection(flow(SCTP, OPEN).age(2)),
+            )
+            .packet(NodeIngress, sctp(client, frontend, INIT))
+            .passed_on(FlowOpened, sctp(client, other_pod, INIT))
+            .counted_for(SERVICE, 2)
+            .leaves([to_other(SCTP, OPEN).by(SERVICE, 2)]),
         row("an established connection to a backend that is gone goes on: it may be ending in its grace")
             .given(moved(TCP).connection(flow(TCP, established).by(SERVICE, gone).age(5)))
             .packet(NodeIngress, tcp(client, frontend).ack())

@@ -31,11 +31,11 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
     let segment = |[source, destination]: [End; 2]| tcp(source, destination);
     let mut rows = vec![
         forward(
-            "a SYN that is sent again changes nothing",
+            "a SYN that is sent again although it was answered changes nothing",
             segment(to).syn(),
             segment(sent).syn(),
-            OPEN,
-            OPEN,
+            OPEN | ANSWER,
+            OPEN | ANSWER,
         ),
         forward(
             "a SYN in a flow that was found in the middle opens it",

@@ -70,3 +70,40 @@ fn the_source_of_a_socket_connected_to_loopback_is_that_of_its_route() {
         assert_eq!(report.calls, 4);
     });
 }
+
+/// Whichever backend the Service has chosen, one of these is its own address: the socket talks to no frontend from then on.
+#[test]
+fn a_socket_that_connects_to_its_backends_own_address_is_shown_that_address() {
+    isolated(|runner| {
+        let connect = |place, port| {
+            let to = To {
+                place,
+                port,
+                v4: true,
+                plain: true,
+            };
+            Step::Call(0, Call::Connect(to))
+        };
+        let mut steps = vec![Step::Call(
+            0,
+            Call::Open {
+                kind: SocketKind::V4,
+                tcp: false,
+                pod: true,
+            },
+        )];
+        for place in [NamedAddress::PodA, NamedAddress::PodB, NamedAddress::Remote] {
+            let own = [connect(place, 8080), Step::Call(0, Call::Peer)];
+            steps.extend([connect(NamedAddress::ClusterIp, 80), Step::Call(0, Call::Peer)]);
+            steps.extend(own);
+        }
+        // By the frontend once more, and closed: the list of its backends is whole.
+        steps.extend([connect(NamedAddress::ClusterIp, 80), Step::Call(0, Call::Peer)]);
+        steps.push(Step::Call(0, Call::Close));
+        let report = runner.run_steps(model::permitted, &steps);
+        if let Some(failure) = &report.failure {
+            panic!("{failure}");
+        }
+        assert_eq!(report.calls, 16);
+    });
+}

@@ -21,6 +21,9 @@ use crate::maps::{CHOSEN, Maps, SOCKET_BACKEND, SOCKET_REVNAT, count};
 /// unconnected socket leaves the rest to be forgotten.
 const MOST_RELEASED: u32 = 64;
 
+/// `BPF_EXIST`: write only what is there.
+const BPF_EXIST: u64 = 2;
+
 /// Before the first backend of a socket. No service has protocol 0.
 const NONE: Backend = Backend {
     address: Address::UNSPECIFIED_V6,
@@ -115,6 +118,33 @@ pub fn remember(cookie: u64, backend: &Backend, frontend: &FrontendKey) -> Resul
     // Without it the entry is forgotten in its turn, and not when the socket is closed.
     let _ = SOCKET_BACKEND.insert(&cookie, &backend, 0);
     Ok(())
+}
+
+/// Notes that a socket's traffic with an address is no frontend's any more. The entry stays, with the address as its own frontend:
+/// it is part of the socket's list.
+#[inline(always)]
+pub fn forget(cookie: u64, address: &FrontendKey) {
+    let key = SocketRevnatKey {
+        cookie,
+        backend: Backend {
+            address: address.address,
+            port: address.port,
+            protocol: address.protocol,
+            flags: 0,
+        },
+        pad: 0,
+    };
+    let Some(SocketRevnat { frontend, previous }) = noted(&key) else {
+        return;
+    };
+    if frontend != *address {
+        let own = SocketRevnat {
+            frontend: *address,
+            previous,
+        };
+        // Gone meanwhile: then nothing is noted.
+        let _ = SOCKET_REVNAT.insert(&key, &own, BPF_EXIST);
+    }
 }
 
 /// Shows the frontend that a client asked for in place of the backend that it talks to.

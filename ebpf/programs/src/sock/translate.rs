@@ -8,7 +8,7 @@ use super::{
     PROCEED, Return,
     context::{Family, Operation},
     fail,
-    revnat::remember,
+    revnat::{forget, remember},
 };
 use crate::maps::{CHOSEN, Maps, count, count_connection};
 
@@ -52,19 +52,28 @@ fn translate<F: Family>(operation: Operation<F>, hook: Hook) -> Return {
         },
         &destination,
     ) {
-        Verdict::Pass => pass(hook.passed()),
-        Verdict::Defer => pass(Counter::SocketDeferred),
+        Verdict::Pass => leave(operation, &destination, hook, hook.passed()),
+        Verdict::Defer => leave(operation, &destination, hook, Counter::SocketDeferred),
         Verdict::Translate(target) => send(operation, &destination, &target, hook.translated()),
         Verdict::Kept(target) => send(operation, &destination, &target, Counter::OwnKept),
-        Verdict::OwnPass => pass(Counter::OwnPassed),
+        Verdict::OwnPass => leave(operation, &destination, hook, Counter::OwnPassed),
         Verdict::Refuse(Refusal::NoBackend) => refuse(hook.refused()),
         Verdict::Refuse(Refusal::Hole) => refuse(Counter::SocketHole),
     }
 }
 
+/// Leaves a socket operation alone. A socket that is connected there talks to no frontend any more.
 #[inline(always)]
-fn pass(counter: Counter) -> Return {
+fn leave<F: Family>(
+    operation: Operation<F>,
+    destination: &FrontendKey,
+    hook: Hook,
+    counter: Counter,
+) -> Return {
     count(counter);
+    if let Hook::Connect = hook {
+        forget(operation.cookie(), destination);
+    }
     PROCEED
 }
 

@@ -400,13 +400,13 @@ fn of_a_frontend_that_moves_twice_the_last_place_counts() {
     );
     let there = maps(&[], &[(VIP, 3)]);
     check_sockets_with(&batch, &[noted(1, VIP, OLD), noted(2, VIP, NEW)], &there, &[2]);
-    assert_eq!(batch.len(), 1);
+    assert_eq!(batch.of_udp(), 1);
 }
 
 #[test]
 fn of_unlisted_frontends_all_flows_end_that_the_maps_do_not_lead_to() {
     let batch = moved(&[(VIP, &[]), ("10.96.0.2:53", &[]), ("10.96.0.3:53", &[])]);
-    assert_eq!(batch.len(), 3);
+    assert_eq!(batch.of_udp(), 3);
     let there = maps(&[], &[("10.96.0.4:53", 3), (NODE_PORT, 4)]);
     check_with(&batch, flow(3, 7, "10.96.0.4:53", OLD), &there, false);
     check_with(&batch, flow(4, 7, "10.96.0.4:53", OLD), &there, true);
@@ -447,4 +447,15 @@ fn choices_of_unconnected_sockets_end_with_the_backend_and_with_the_frontend() {
         );
     }
     assert!(is_stale(&moved, choice(VIP, 4, 7)) && !is_stale(&moved, choice(VIP, 3, 7)));
+}
+
+#[test]
+fn a_socket_that_has_connected_to_the_backends_own_address_since_is_left_alone() {
+    let own = noted(1, OLD, OLD);
+    let departed = batch(&[(3, &[VIP], OLD, 7)]);
+    check_sockets(&departed, &[own, noted(2, VIP, OLD)], &[], &[2]);
+    let mut unlisted = Batch::default();
+    unlisted.add_unlisted_backends();
+    unlisted.add_unlisted_frontends();
+    check_sockets(&unlisted, &[own, noted(2, VIP, OLD)], &[], &[2]);
 }

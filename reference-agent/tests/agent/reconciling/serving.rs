@@ -72,6 +72,29 @@ fn departed(world: &mut World<Planner>) -> Vec<Departed> {
 }
 
 #[test]
+fn a_tcp_backend_departs_too_as_it_may_not_have_answered_and_one_of_sctp_does_not() {
+    let mut world = world();
+    world.put_service(service("t/x", "10.96.0.10", &["TCP 80", "SCTP 81"]));
+    world.put_slice(slice(
+        "t/1",
+        "x",
+        &["TCP 80", "SCTP 81"],
+        &["10.0.0.7", "10.0.0.8"],
+    ));
+    assert_eq!(departed(&mut world), []);
+    world.put_slice(slice("t/1", "x", &["TCP 80", "SCTP 81"], &["10.0.0.8"]));
+    let gone = departed(&mut world);
+    let gone: Vec<_> = gone
+        .iter()
+        .map(|gone| (gone.backend, gone.frontends.clone()))
+        .collect();
+    assert_eq!(
+        gone,
+        [(address("TCP 10.0.0.7:80"), addresses(&["TCP 10.96.0.10:80"]))]
+    );
+}
+
+#[test]
 fn a_udp_backend_departs_when_it_serves_no_more() {
     let mut world = resolved();
     world.put_slice(terminating(resolver(&["10.0.0.7", "10.0.0.8"])));
@@ -126,15 +149,6 @@ fn nobody_departs_before_it_is_written() {
     world.faults().script([]);
     world.settle();
     assert_eq!(departed(&mut world).len(), 2);
-}
-
-#[test]
-fn tcp_backends_do_not_depart() {
-    let mut world = world();
-    world.put_service(service("t/x", "10.96.0.2", &["TCP 80"]));
-    world.put_slice(endpoints(&["10.0.0.7"]));
-    world.put_slice(endpoints(&[]));
-    assert_eq!(departed(&mut world), []);
 }
 
 #[test]

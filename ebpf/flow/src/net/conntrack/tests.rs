@@ -114,3 +114,16 @@ fn one_fin_or_a_reset_is_closing() {
     assert!(closing(CLIENT_FIN) && closing(BACKEND_FIN | OPEN) && closing(RESET));
     assert!(!closing(OPEN | ANSWER) && !closing(0));
 }
+
+#[test]
+fn what_was_not_answered_for_two_seconds_is_asked_again() {
+    assert!(is_unanswered(OPEN, 7, 9) && is_unanswered(OPEN, 7, 60));
+    assert!(!is_unanswered(OPEN, 7, 8), "the same SYN once more");
+    assert!(!is_unanswered(OPEN | ANSWER, 7, 60));
+    assert!(
+        !is_unanswered(OPEN | ESTABLISHED, 7, 60),
+        "its answers go elsewhere"
+    );
+    assert!(!is_unanswered(0, 7, 60), "found in the middle");
+    assert!(!is_unanswered(OPEN, 8, 7), "another processor's clock");
+}

@@ -187,7 +187,12 @@ fn each(
             outcome.state.maps.affinity.insert(client, affinity);
         }
         match decision.fate {
-            Fate::Left => go(&mut outcome, socket.resolved(&key)),
+            Fate::Left => {
+                if hook == Hook::Connect {
+                    forget(&mut outcome.state, socket.cookie, key);
+                }
+                go(&mut outcome, socket.resolved(&key));
+            }
             Fate::Refused => outcome.seen.error = Some(ECONNREFUSED),
             Fate::Sent {
                 service,
@@ -237,6 +242,25 @@ fn remember(state: &mut State, cookie: u64, backend: Backend, frontend: Frontend
     state.reverse.insert(key, SocketRevnat { frontend, previous });
     if there.is_none() {
         state.sockets.insert(cookie, key.backend);
+    }
+}
+
+/// An address that was a frontend's backend for this socket is nothing but itself to it.
+fn forget(state: &mut State, cookie: u64, address: FrontendKey) {
+    let FrontendKey {
+        address: at,
+        port,
+        protocol,
+        ..
+    } = address;
+    let backend = Backend {
+        address: at,
+        port,
+        protocol,
+        flags: 0,
+    };
+    if let Some(there) = state.reverse.get_mut(&noted(cookie, backend)) {
+        there.frontend = address;
     }
 }
 
