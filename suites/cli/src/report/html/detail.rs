@@ -36,7 +36,7 @@ impl Detail {
 
     const LEAST: Self = Self {
         lanes: 1,
-        marks: 4,
+        marks: 2,
         lists: false,
         ..Self::LESS
     };
