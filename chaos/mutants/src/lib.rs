@@ -49,7 +49,7 @@
 //! | [`connections_cut`] | TCP flows end with a backend that serves no new ones |
 //! | [`flows_kept`] | a UDP flow ends only if no Service uses its backend |
 //! | [`programs_missing`] | some programs are not attached: answers show the backend, or some clients are not served |
-//! | [`udp_kept`] | UDP state outlives its backend: all of it, connected sockets, or choices of unconnected ones |
+//! | [`udp_kept`] | state outlives its backend: all of UDP, connected sockets, choices of unconnected ones, or TCP connections that are being opened |
 //! | [`flows_flushed`] | all UDP flows end whenever any of them does |
 //! | [`node_ports_taken`] | a node port takes the packets of the node's own sockets |
 //! | [`balancers_owned`] | packets from a load balancer's address or an external IP are dropped |

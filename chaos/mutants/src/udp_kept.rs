@@ -1,4 +1,5 @@
-//! UDP state outlives its backend: nothing of it ends, or connected sockets stay, or choices of unconnected ones.
+//! State outlives its backend: nothing of UDP ends, or connected sockets stay, or choices of unconnected ones, or TCP connections
+//! that are being opened.
 //!
 //! The bug of an agent that leaves UDP to time limits, which never come for a client that never pauses; or that only ends
 //! one kind of state.
