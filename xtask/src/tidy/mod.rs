@@ -181,8 +181,15 @@ fn has_example(text: &str) -> bool {
     })
 }
 
-/// Every manifest has its case, and every case its manifest. Its claims are checked by a test of `cases`.
+/// Every manifest has its case, and every case its manifest; every core claim is decided. That a case's claims are the
+/// catalogue's, and that just the decided ones say why, are tests of `cases`.
 fn cases(root: &Path, found: &mut Vec<String>) -> anyhow::Result<()> {
+    let catalogue = "suites/cases/claims.yaml";
+    let text =
+        fs::read_to_string(root.join(catalogue)).with_context(|| format!("failed to read {catalogue}"))?;
+    found.extend(undecided(&text).map(|id| {
+        format!("{catalogue}: no case decides {id}, which is core: each conformant implementation keeps it, so write one")
+    }));
     let folder = root.join("suites/cases/src");
     for file in files(&folder)? {
         let name = file
@@ -198,6 +205,14 @@ fn cases(root: &Path, found: &mut Vec<String>) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Core claims of the catalogue without `why`, which just those have that a case decides.
+fn undecided(catalogue: &str) -> impl Iterator<Item = &str> {
+    let claims = catalogue.split("\n    - id: ").skip(1);
+    let of_core = claims.filter(|claim| claim.contains("\n      tier: core\n"));
+    let undecided = of_core.filter(|claim| !claim.contains("\n      why: "));
+    undecided.filter_map(|claim| claim.lines().next())
 }
 
 /// Whether a case in the folder includes the manifest.
@@ -287,6 +302,23 @@ mod tests {
         assert_eq!((found.errors.len(), found.questions.len()), (3, 1), "{found:?}");
         let all = [found.errors, found.questions].concat();
         assert!(all.iter().all(|line| line.starts_with("suites/probe/src/lib.rs")));
+    }
+
+    #[test]
+    fn a_core_claim_that_no_case_decides_is_found() {
+        let claim = |id: &str, tier: &str, more: &str| {
+            format!("    - id: {id}\n      tier: {tier}\n      sentence: why: not\n{more}\n")
+        };
+        let why = "      why: >-\n        A reason.";
+        let text = [
+            "areas:\n".to_owned(),
+            claim("decided", "core", why),
+            claim("lacking", "core", ""),
+            claim("other", "robustness", ""),
+            claim("last", "core", ""),
+        ];
+        let text = text.concat();
+        assert_eq!(undecided(&text).collect::<Vec<_>>(), ["lacking", "last"]);
     }
 
     #[test]
