@@ -1,6 +1,7 @@
 //! TCP connections that are being opened: their SYN is not answered.
 //!
-//! The kernel sends a SYN again, for two minutes, to the address that `connect` was translated to, whoever has that by then.
+//! The kernel sends a SYN again, for two minutes, to the address that `connect` was translated to, even when
+//! another pod has that address.
 //! A socket that is ended (`SOCK_DESTROY`, Linux 4.5) fails with ECONNABORTED, and its owner connects anew.
 
 use std::{collections::HashSet, io, net::SocketAddr, os::fd::BorrowedFd};

@@ -63,7 +63,7 @@ impl<'a, L: LiveMaps> Lookup<'a, L> {
         !leads_here && self.is_known()
     }
 
-    /// Whether the number of a backend is another's now, or nobody's.
+    /// Whether no backend has this number now, or another one has. `backend`: its address; `None`: any will do.
     pub(super) fn is_others(&self, id: BackendId, backend: Option<SocketAddr>) -> bool {
         let found = self.read(self.maps.backend(id)).flatten();
         let found = found.filter(|found| found.protocol == UDP);
