@@ -1,6 +1,6 @@
 //! Source ports: of the node's address, or of a client whose own port is taken.
 
-use lb_abi::{Port, flow_flags};
+use lb_abi::{FrontendKey, Port, flow_flags};
 
 use crate::{
     elapsed,
@@ -189,7 +189,7 @@ impl Trial {
 pub enum Attempt {
     /// It is this connection's.
     Stored,
-    /// It is another one's, or a socket's.
+    /// It is another one's, a socket's, or a frontend's.
     Taken,
     /// There was none left to try.
     Exhausted,
@@ -234,12 +234,12 @@ pub fn attempt<N: Node>(node: N, work: &mut PacketState) -> Attempt {
         (trial.others, next + trial.hole)
     };
     trial.next = if next + 1 < ports { next + 1 } else { 0 };
-    let (now, own) = (trial.now, trial.own);
+    let now = trial.now;
     // `as`: within the range, whose last port has 16 bits.
     let port = trial.first.wrapping_add(at) as u16;
     work.to.source_port = Port::new(port);
     work.reply_key = work.to.inverse();
-    if own && !matches!(node.socket(&work.reply_key), Socket::None) {
+    if is_not_ours(node, work) {
         return Attempt::Taken;
     }
     // Looked for first: to write what is there already would cost another connection its entry, where the map is full.
@@ -260,6 +260,20 @@ pub fn attempt<N: Node>(node: N, work: &mut PacketState) -> Attempt {
     Attempt::Taken
 }
 
+/// Whether answers to an address and port would go elsewhere: to a socket of the node, or to a frontend, as a load balancer's address
+/// may be a node's. Other nodes have the frontend, too: where the backend is, its answer would be taken for a client's packet.
+#[inline(always)]
+fn is_not_ours<N: Node>(node: N, work: &PacketState) -> bool {
+    let answered = FrontendKey {
+        address: work.reply_key.destination,
+        port: work.reply_key.destination_port,
+        protocol: work.reply_key.protocol,
+        pad: 0,
+    };
+    node.frontend(&answered).is_some()
+        || work.trial.own && !matches!(node.socket(&work.reply_key), Socket::None)
+}
+
 /// Takes the port that this very client's connection has had which is replaced, if the backend is the same: what the backend
 /// remembers of it is of that client port, as without a translation. So a client that has reset what its backend still knew of an
 /// earlier connection reaches it when it asks again (RFC 9293, 3.5.2 and 3.10.7.3).
@@ -267,9 +281,7 @@ pub fn attempt<N: Node>(node: N, work: &mut PacketState) -> Attempt {
 fn its_own<N: Node>(node: N, work: &mut PacketState) -> Attempt {
     work.to.source_port = work.old_reply_key.destination_port;
     work.reply_key = work.to.inverse();
-    if work.reply_key != work.old_reply_key
-        || work.trial.own && !matches!(node.socket(&work.reply_key), Socket::None)
-    {
+    if work.reply_key != work.old_reply_key || is_not_ours(node, work) {
         return Attempt::Taken;
     }
     match node.flow(&work.reply_key) {

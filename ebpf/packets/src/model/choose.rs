@@ -180,14 +180,23 @@ impl Run<'_> {
         dispensable: bool,
         old: Option<&Flow>,
     ) -> Option<u16> {
-        let is_sockets = |key: &Tuple| own_address && self.input.sockets.receive(key);
+        let is_frontends = |key: &Tuple| {
+            self.state.frontends.contains_key(&FrontendKey {
+                address: key.destination,
+                port: key.destination_port,
+                protocol: key.protocol,
+                pad: 0,
+            })
+        };
+        let is_elsewhere =
+            |key: &Tuple| is_frontends(key) || own_address && self.input.sockets.receive(key);
         let at = |port: u16| {
             let key = Tuple {
                 source_port: lb_abi::Port::new(port),
                 ..*to
             }
             .inverse();
-            if is_sockets(&key) {
+            if is_elsewhere(&key) {
                 Port::Taken
             } else if self.free(&key) {
                 Port::Free
@@ -211,7 +220,7 @@ impl Run<'_> {
             let is_its = |reply: &Flow| is_allocated(reply) && reply.to.inverse() == *tuple;
             let config = &self.state.config;
             let range = config.snat_first..=config.snat_last;
-            reply.is_some_and(is_its) && range.contains(&port.get()) && !is_sockets(key)
+            reply.is_some_and(is_its) && range.contains(&port.get()) && !is_elsewhere(key)
         });
         if let Some(before) = before {
             return Some(before.destination_port.get());

@@ -12,11 +12,11 @@ const NEARLY_FULL: usize = 16;
 /// What a port is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Port {
-    /// Of no connection and no socket.
+    /// Of no connection, no socket and no frontend.
     Free,
     /// A connection's that has ended, and whether it was the same client's.
     Ended(bool),
-    /// A connection's, or a socket's.
+    /// A connection's, a socket's, or a frontend's.
     Taken,
 }
 

@@ -277,6 +277,20 @@ fn snat(at: &Addresses) -> Vec<Row> {
             .packet(NodeIngress, syn())
             .routed(FlowOpened, tcp(masked, far).syn().hops(63))
             .leaves([opened(SNAT_PORT)]),
+        row("a port that a frontend has at the node's own address is not given out")
+            .given(remote(at, TCP).frontend(masked, TCP, FRONTEND))
+            .packet(NodeIngress, syn())
+            .dropped(DroppedPortsExhausted),
+        row("a port that a frontend has at the node's own address is passed over")
+            .given(remote(at, TCP).ports(62_000, 62_001).frontend(masked, TCP, FRONTEND))
+            .packet(NodeIngress, syn())
+            .routed(FlowOpened, tcp(port(62_001), far).syn().hops(63))
+            .leaves([opened(62_001)]),
+        row("a port that a frontend of UDP has is free for TCP")
+            .given(remote(at, TCP).frontend(masked, UDP, FRONTEND))
+            .packet(NodeIngress, syn())
+            .routed(FlowOpened, tcp(masked, far).syn().hops(63))
+            .leaves([opened(SNAT_PORT)]),
         row("SCTP sockets are not looked up")
             .given(remote(at, SCTP).held(TCP, masked).held(UDP, masked))
             .packet(NodeIngress, sctp(client, frontend, INIT))

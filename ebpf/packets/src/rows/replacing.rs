@@ -182,6 +182,16 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .packet(NodeIngress, tcp(client, frontend).syn())
             .routed(FlowOpened, tcp((at.node, SNAT_PORT + 1), far).syn().hops(63))
             .leaves([connection(TCP, [client, frontend], [(at.node, SNAT_PORT + 1), far]).seen(OPEN)]),
+        row("a SYN on a connection elsewhere whose port a frontend has got gets another port, and the old one's entries go")
+            .given(
+                remote(at, TCP)
+                    .ports(SNAT_PORT, SNAT_PORT + 1)
+                    .connection(was_reset)
+                    .frontend(masked, TCP, FRONTEND),
+            )
+            .packet(NodeIngress, tcp(client, frontend).syn())
+            .routed(FlowOpened, tcp((at.node, SNAT_PORT + 1), far).syn().hops(63))
+            .leaves([connection(TCP, [client, frontend], [(at.node, SNAT_PORT + 1), far]).seen(OPEN)]),
         row("a SYN on a connection elsewhere whose port is not among those of SNAT any more gets one that is")
             .given(
                 remote(at, TCP)
