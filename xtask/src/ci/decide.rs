@@ -204,7 +204,7 @@ mod tests {
     }
 
     const ALWAYS: [&str; 3] = ["test", "lint", "docs"];
-    const SUITES: [&str; 7] = [
+    const SUITES: [&str; 8] = [
         "e2e",
         "mutants",
         "real-apiservers",
@@ -212,6 +212,7 @@ mod tests {
         "kube-proxy-iptables",
         "kind",
         "kind-kube-proxy",
+        "kind-own-target",
     ];
 
     fn everything() -> Vec<&'static str> {

@@ -142,7 +142,7 @@ fn checks() -> Vec<Part> {
         check(
             "agent-library",
             &[BUILT],
-            Inputs::OfParts(&["kind", "kind-kube-proxy"]),
+            Inputs::OfParts(&["kind", "kind-kube-proxy", "kind-own-target"]),
             &["build", "--quiet", "--lib", "--package", "reference-agent"],
         ),
         Part {
@@ -311,6 +311,22 @@ fn clusters() -> Vec<Part> {
                 "^clusterip-(from-pod|no-endpoints-refused)$",
             ),
         ),
+        // An implementation of which the suite has nothing but its target file, installed as a vendor's is: it passes
+        // the first case and fails the second.
+        Part {
+            name: "kind-own-target",
+            lane: Lane::Clusters,
+            after: &["test", "e2e", "mutants"],
+            needs: vec![need("kind-host", "kind")],
+            inputs: of(&["plumbline", "mutants"]),
+            work: Work::Cargo(&[
+                "xtask",
+                "brand-x",
+                "--",
+                "--filter",
+                "^(clusterip-from-pod|release-prefix-empty-list)$",
+            ]),
+        },
     ]
 }
 
