@@ -189,10 +189,12 @@ impl Mutant {
                 "udp-reconnected-not-killed",
             ],
             Self::FiltersRemoved => &["foreign-programs-kept"],
+            Self::ProxyNameUnread => &["service-proxy-name-ignored"],
             Self::SlicesLate40 => &[
                 "release-prefix-empty-list",
                 "clusterip-no-endpoints-refused",
                 "udp-not-ready-yet",
+                "scale-canary-latency",
             ],
             Self::SlicesLate20 | Self::RefusedEperm | Self::RefusedEhostunreach | Self::DeadAnswered => &[],
         }

@@ -8,7 +8,7 @@
 //!    │                    │                              choices_forgotten, fragments_forgotten, udp_kept, flows_flushed,
 //!    │                    │                              numbers_shared, too_big_dropped, rules_flushed
 //!    │                    └ another DesiredState around the agent's: all others
-//!    └ another body of the API's answers: cut_unnoticed, slices_late
+//!    └ other answers of the API: cut_unnoticed, slices_late, proxy_name_unread
 //! ```
 //!
 //! Each mutant decorates one interface of the agent and passes everything else on: apart from its bug it *is* the
@@ -42,6 +42,7 @@
 //! | [`slices_misread`] | slices mean something else than they say: by namespace, name, port, condition, or what else lists an address |
 //! | [`slices_by_name`] | slices are identified by their names without namespaces |
 //! | [`sockets_by_address`] | a UDP socket ends with any Service that its backend leaves |
+//! | [`proxy_name_unread`] | Services and slices that are labelled for another proxy are served |
 //! | [`slices_late`] | events of slices are late: after T_ep, or, which is no bug, before |
 //! | [`refused_as`] | no bug: connections without a backend are refused with another errno |
 //! | [`conditions_misread`] | conditions of endpoints are misread: unready, draining, terminating, stopped or returning ones |
@@ -116,6 +117,7 @@ pub mod pods_masqueraded;
 pub mod policies_misread;
 pub mod ports_confused;
 pub mod programs_missing;
+pub mod proxy_name_unread;
 pub mod ranges_unknown;
 pub mod refill_doubled;
 pub mod refill_ignored;
@@ -360,6 +362,8 @@ pub enum Mutant {
     SocketsByAddress,
     /// [`foreign_removed::filters`].
     FiltersRemoved,
+    /// [`proxy_name_unread`].
+    ProxyNameUnread,
     /// [`slices_late`], by 40 s.
     SlicesLate40,
     /// [`slices_late`], by 20 s: no bug.
@@ -647,6 +651,7 @@ impl Mutant {
                 "a UDP socket ends when its backend leaves any Service, whichever it has dialled"
             }
             Self::FiltersRemoved => "filters of other owners at its devices are removed",
+            Self::ProxyNameUnread => "Services and EndpointSlices with another proxy's label are served",
             Self::SlicesLate40 => "changes of EndpointSlices are in force 40 s later",
             Self::SlicesLate20 => "none: changes of EndpointSlices are in force 20 s later",
             Self::RefusedEperm => "none: connections to a Service without backends fail with EPERM",

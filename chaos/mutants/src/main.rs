@@ -53,6 +53,7 @@ use mutants::{
     policies_misread::{self, PoliciesMisread},
     ports_confused::{Confused, PortsConfused},
     programs_missing::{self, Missing, programs_missing},
+    proxy_name_unread::unread,
     ranges_unknown::RangesUnknown,
     refill_doubled::RefillDoubled,
     refill_ignored::RefillIgnored,
@@ -341,6 +342,7 @@ fn main() -> ExitCode {
             let greedy = |kernel| foreign_removed::greedy(kernel, foreign_removed::filters);
             execute(&command, datapath(greedy))
         }
+        Mutant::ProxyNameUnread => execute(&command, watching(unread)),
         Mutant::SlicesLate40 => late(40),
         Mutant::SlicesLate20 => late(20),
         Mutant::RefusedEperm => refused(refused_as::EPERM),

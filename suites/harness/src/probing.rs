@@ -56,7 +56,7 @@ pub struct Settled {
 
 impl Settled {
     /// How long it took, if all axes have.
-    pub(crate) fn took(&self) -> Option<Duration> {
+    pub fn took(&self) -> Option<Duration> {
         self.open.is_empty().then_some(self.took)
     }
 

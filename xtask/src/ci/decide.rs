@@ -288,7 +288,10 @@ mod tests {
         );
         check("suites/targets/kube-proxy-nftables.yaml", &[&ALWAYS, &SUITES]);
         check("reference-agent/deploy/agent.yaml", &[&ALWAYS, &SUITES]);
-        check("chaos/mutants/src/main.rs", &[&ALWAYS, &["mutants"]]);
+        check(
+            "chaos/mutants/src/main.rs",
+            &[&ALWAYS, &["mutants", "kind-own-target"]],
+        );
         check("ebpf/packets/src/rows/new.rs", &[&ALWAYS, &["fuzz"]]);
         check("ebpf/bench/src/main.rs", &[&ALWAYS]);
         // The agent and the suite evict by it; neither the verifier nor fuzzing does.

@@ -34,6 +34,7 @@ mod policies_misread;
 mod ports_confused;
 mod prefix_release;
 mod programs_missing;
+mod proxy_name_unread;
 mod ranges_unknown;
 mod refill_doubled;
 mod refill_ignored;

@@ -188,8 +188,7 @@ impl Run<'_> {
                 pad: 0,
             })
         };
-        let is_elsewhere =
-            |key: &Tuple| is_frontends(key) || own_address && self.input.sockets.receive(key);
+        let is_elsewhere = |key: &Tuple| is_frontends(key) || own_address && self.input.sockets.receive(key);
         let at = |port: u16| {
             let key = Tuple {
                 source_port: lb_abi::Port::new(port),

@@ -12,6 +12,7 @@ pub(crate) mod relist_prunes_removals;
 pub(crate) mod restart_established_kept;
 pub(crate) mod restart_no_new_failure;
 pub(crate) mod restart_prunes_deleted;
+pub(crate) mod scale_canary_latency;
 pub(crate) mod state_wiped_recovers;
 pub(crate) mod watch_stalled;
 

@@ -22,7 +22,7 @@ const WATCHED: Duration = Duration::from_millis(1500);
 const WATCHED_ON_CLUSTERS: Duration = Duration::from_secs(8);
 /// Factor for concurrent cases while nodes are idle. In kind, three on two processors left no case inconclusive, as
 /// each begins while the others wait.
-const WHERE_IDLE: usize = 3;
+const WHERE_IDLE: usize = 8;
 /// Cases that this machine runs on other machines' nodes, for each that it could run in labs.
 const MORE_THAN_LABS: usize = 4;
 /// Probes in a second that a processor can serve besides the kind cluster that it runs: half of what is answered when
