@@ -102,6 +102,8 @@ pub enum Capability {
     SecondNetwork,
     /// A node can lose its power for a while: from one moment to the next nothing of it runs, sends or answers.
     PowerLoss,
+    /// The cluster ends with the run: thousands of Services in it are nobody else's burden.
+    ThousandsOfServices,
     /// A hop of [`NARROW`] bytes can be made: on the way to the client outside, and by routes of nodes to their pods.
     NarrowHop,
 }
@@ -131,6 +133,7 @@ impl Capability {
         Self::Zones,
         Self::SecondNetwork,
         Self::PowerLoss,
+        Self::ThousandsOfServices,
         Self::NarrowHop,
     ];
 }

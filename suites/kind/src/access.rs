@@ -139,6 +139,7 @@ impl NodeAccess for Places {
             Capability::HostNetwork,
             Capability::CgroupNamespaces,
             Capability::RawSockets,
+            Capability::ThousandsOfServices,
         ]);
         all.extend(self.baseline.iter().map(|_| Capability::Baseline));
         all

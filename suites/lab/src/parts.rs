@@ -90,6 +90,7 @@ impl NodeAccess for LabAccess {
             Capability::Zones,
             Capability::SecondNetwork,
             Capability::PowerLoss,
+            Capability::ThousandsOfServices,
             Capability::NarrowHop,
         ])
     }

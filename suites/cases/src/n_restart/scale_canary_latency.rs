@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cluster::Family;
+use cluster::{Capability, Family};
 use futures::{
     StreamExt as _, TryStreamExt as _,
     future::{Either, select, try_join_all},
@@ -40,13 +40,13 @@ pub(crate) const CASE: Case = Case {
     area: super::AREA,
     claims: &["scale-canary-latency"],
     sentence: "among 5,000 Services, ten of which change each second, an endpoint is added and removed in time",
-    tier: Tier::Robustness,
+    tier: Tier::Core,
     features: &["scale"],
     needs: Needs {
         nodes: 2,
         families: Families::Any,
         rights: Rights::Api,
-        also: &[],
+        also: &[Capability::ThousandsOfServices],
         target: &[],
     },
     disruptive: true,

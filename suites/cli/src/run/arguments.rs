@@ -136,9 +136,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", conflicts_with = "lab", help_heading = NEW)]
     pub(super) labs: Option<NonZero<usize>>,
     /// Number of concurrent cases. Defaults: in labs two for each processor, and up to twelve while a fifth of the
-    /// machine is idle; in a kind cluster one for every two processors; in an existing cluster one for each
-    /// processor of its weakest node; on clusters up to three times as many while nodes are idle (existing ones with
-    /// --tier node); one with --tier namespaced
+    /// machine is idle; in a kind cluster one for every two processors, and up to eight times as many while the
+    /// machine is idle; in an existing cluster one for each processor of its weakest node, and with --tier node up to
+    /// three times as many while nodes are idle; one with --tier namespaced
     #[arg(long, value_name = "N", help_heading = HOW)]
     pub(super) jobs: Option<NonZero<usize>>,
     /// Limits for a lab, for a cluster of machines, or with a hold time of 10 min; every run prints them. The default

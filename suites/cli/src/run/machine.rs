@@ -20,9 +20,11 @@ const IDLE: f64 = 0.2;
 const WATCHED: Duration = Duration::from_millis(1500);
 /// Length of the measurement on clusters, where pods take so long to start.
 const WATCHED_ON_CLUSTERS: Duration = Duration::from_secs(8);
-/// Factor for concurrent cases while nodes are idle. In kind, three on two processors left no case inconclusive, as
-/// each begins while the others wait.
-const WHERE_IDLE: usize = 8;
+/// Factor for concurrent cases while nodes of an existing cluster are idle. Own choice: they are others' too.
+const WHERE_IDLE: usize = 3;
+/// The same in a kind cluster. Eight on two processors left no case inconclusive, as each begins while the others wait;
+/// with three, more than half of the time of both processors was idle.
+const WHERE_KIND_IS_IDLE: usize = 8;
 /// Cases that this machine runs on other machines' nodes, for each that it could run in labs.
 const MORE_THAN_LABS: usize = 4;
 /// Probes in a second that a processor can serve besides the kind cluster that it runs: half of what is answered when
@@ -148,7 +150,12 @@ pub(super) fn jobs_of_kind() -> usize {
     jobs().div_ceil(CASES * 2)
 }
 
-/// Limit of concurrent cases on a cluster whose nodes are idle; `always` cases run however busy they are.
+/// Limit of concurrent cases in a kind cluster while this machine is idle.
+pub(super) fn jobs_of_idle_kind() -> usize {
+    jobs_of_kind().saturating_mul(WHERE_KIND_IS_IDLE)
+}
+
+/// Limit of concurrent cases in an existing cluster whose nodes are idle; `always` cases run however busy they are.
 pub(super) fn where_idle(always: usize) -> usize {
     always.saturating_mul(WHERE_IDLE)
 }

@@ -194,10 +194,9 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
                     keep: arguments.keep,
                 },
             )?;
-            let always = machine::jobs_of_kind();
             Chosen {
                 replayed,
-                jobs: [always, machine::where_idle(always)],
+                jobs: [machine::jobs_of_kind(), machine::jobs_of_idle_kind()],
                 labs: 1,
                 rate,
                 place: Where::Installed(Box::new(plan)),
@@ -207,10 +206,9 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             let (kind, target) = (arguments.kind, &arguments.target);
             let replayed = format!(" --provider kind{}{}", kind.options(), target.options());
             let (config, existing) = kind.cluster(target.name(), nodes, families, &named)?;
-            let always = machine::jobs_of_kind();
             Chosen {
                 replayed,
-                jobs: [always, machine::where_idle(always)],
+                jobs: [machine::jobs_of_kind(), machine::jobs_of_idle_kind()],
                 labs: 1,
                 rate: machine::rate_of_kind(nodes.into()),
                 place: Where::Kind(Box::new(config), existing),

@@ -336,6 +336,7 @@ mod tests {
                 "restart-no-new-failure",
                 "bootstrap-services-apart",
                 "atomic-endpoint-switch",
+                "scale-canary-latency",
             ]
         );
         assert_eq!(
