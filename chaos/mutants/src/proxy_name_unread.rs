@@ -1,6 +1,6 @@
-//! The label `service.kubernetes.io/service-proxy-name` means nothing: Services of other proxies are served.
+//! The agent ignores the label `service.kubernetes.io/service-proxy-name`: it serves Services of other proxies.
 //!
-//! The API's answers are those of an agent that does not select by the label, without the label.
+//! Requests do not select by the label, and answers of the API do not contain it.
 
 use std::{
     pin::Pin,
@@ -13,15 +13,15 @@ use hyper::body::Frame;
 use kube::client::{Body, Client};
 use tower::service_fn;
 
-/// As the agent selects objects without the label, among others.
+/// The agent's selector of objects without the label, as part of a request.
 const SELECTED: &str = "%21service.kubernetes.io%2Fservice-proxy-name%2C";
 const LABEL: &[u8] = b"service.kubernetes.io/service-proxy-name";
-/// A label of the same length that nobody knows.
+/// An unused label of the same length.
 const UNKNOWN: &[u8] = b"service.kubernetes.io/service-proxy-none";
 
 type Piece = Result<Frame<Bytes>, <Body as hyper::body::Body>::Error>;
 
-/// A client to which the label means nothing.
+/// A client that ignores the label.
 pub fn unread(client: Client) -> Client {
     let namespace = client.default_namespace().to_owned();
     let service = service_fn(move |mut request: Request<Body>| {
@@ -45,10 +45,10 @@ fn without_selector(uri: &Uri) -> Uri {
         .unwrap_or_else(|_| uri.clone())
 }
 
-/// An answer without the label: line by line, as each event of a watch is one.
+/// An answer without the label. It is changed line by line, because each event of a watch is one line.
 struct Unlabelled {
     body: Body,
-    /// What has come of the last line.
+    /// The received part of the last line.
     line: BytesMut,
 }
 

@@ -102,7 +102,7 @@ pub enum Capability {
     SecondNetwork,
     /// A node can lose its power for a while: from one moment to the next nothing of it runs, sends or answers.
     PowerLoss,
-    /// The cluster ends with the run: thousands of Services in it are nobody else's burden.
+    /// The cluster is deleted at the end of the run, so it can hold thousands of Services.
     ThousandsOfServices,
     /// A hop of [`NARROW`] bytes can be made: on the way to the client outside, and by routes of nodes to their pods.
     NarrowHop,

@@ -1,4 +1,4 @@
-//! The mutant neither selects by the label nor gets to see it, in whatever pieces the answer comes.
+//! The mutant's requests do not select by the label, and its answers do not contain it, however they are split.
 
 use std::sync::{Arc, Mutex};
 

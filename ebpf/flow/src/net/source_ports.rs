@@ -239,7 +239,7 @@ pub fn attempt<N: Node>(node: N, work: &mut PacketState) -> Attempt {
     let port = trial.first.wrapping_add(at) as u16;
     work.to.source_port = Port::new(port);
     work.reply_key = work.to.inverse();
-    if is_not_ours(node, work) {
+    if has_other_owner(node, work) {
         return Attempt::Taken;
     }
     // Looked for first: to write what is there already would cost another connection its entry, where the map is full.
@@ -260,10 +260,10 @@ pub fn attempt<N: Node>(node: N, work: &mut PacketState) -> Attempt {
     Attempt::Taken
 }
 
-/// Whether answers to an address and port would go elsewhere: to a socket of the node, or to a frontend, as a load balancer's address
-/// may be a node's. Other nodes have the frontend, too: where the backend is, its answer would be taken for a client's packet.
+/// Whether a socket of the node or a frontend has the address and port to which answers go: a load balancer's address may be a
+/// node's. All nodes have that frontend, so the backend's node would handle the answer as a client's packet.
 #[inline(always)]
-fn is_not_ours<N: Node>(node: N, work: &PacketState) -> bool {
+fn has_other_owner<N: Node>(node: N, work: &PacketState) -> bool {
     let answered = FrontendKey {
         address: work.reply_key.destination,
         port: work.reply_key.destination_port,
@@ -281,7 +281,7 @@ fn is_not_ours<N: Node>(node: N, work: &PacketState) -> bool {
 fn its_own<N: Node>(node: N, work: &mut PacketState) -> Attempt {
     work.to.source_port = work.old_reply_key.destination_port;
     work.reply_key = work.to.inverse();
-    if work.reply_key != work.old_reply_key || is_not_ours(node, work) {
+    if work.reply_key != work.old_reply_key || has_other_owner(node, work) {
         return Attempt::Taken;
     }
     match node.flow(&work.reply_key) {

@@ -1,9 +1,9 @@
-//! `service-proxy-name-ignored`: a Service that belongs to another proxy by its label is delivered to nobody, is served
-//! within the Service propagation limit once the label is gone, and reaches no backend any more once it is there again.
+//! `service-proxy-name-ignored`: a Service with the label of another proxy reaches no backend. Once the label is removed,
+//! the Service is served within the Service propagation limit. Once the label is set again, it reaches no backend.
 //!
-//! Its slice has the label too, as controllers copy it. What a proxy does where only one of the two has it differs: Cilium
-//! and kube-proxy before 1.36 leave out either (cilium/cilium#45528), later ones only Services (kubernetes/kubernetes#134623).
-//! A twin without the label, of the same backends, is served throughout.
+//! The Service's slice has the label too, because controllers copy it. Proxies differ where only one of the two has the
+//! label: Cilium and kube-proxy before 1.36 ignore both kinds of objects (cilium/cilium#45528), kube-proxy since 1.36 ignores
+//! Services only (kubernetes/kubernetes#134623). A second Service without the label, with the same backends, is always served.
 use std::time::Duration;
 
 use futures::future::try_join_all;
@@ -24,7 +24,7 @@ pub(crate) const CASE: Case = Case {
     id: "service-proxy-name-ignored",
     area: super::AREA,
     claims: &["service-proxy-name-ignored"],
-    sentence: "a Service that its label gives to another proxy is delivered to nobody, and is served without the label",
+    sentence: "a Service with another proxy's label reaches no backend, and is served once the label is removed",
     tier: Tier::Core,
     features: &["service-proxy-name"],
     needs: Needs {
@@ -43,7 +43,7 @@ pub(crate) const CASE: Case = Case {
 
 const LABEL: &str = "service.kubernetes.io/service-proxy-name";
 const OTHER: &str = "plumbline-other";
-/// Ports of the backends of the one and of the other: no backend of one is the other's.
+/// Target ports of the labelled Service and of its twin.
 const TARGETS: [u16; 2] = [8080, 8081];
 
 async fn run(cx: &Context) -> Result<(), Halt> {
@@ -73,7 +73,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     twins
         .control(cx, "the twins without the label are served", within)
         .await?;
-    cx.phase("verdict: nothing of what has the label is delivered");
+    cx.phase("verdict: no labelled Service reaches a backend");
     judge(cx, &labelled, &twins, Seen::Nothing).await?;
 
     cx.phase("change: the label is removed");
@@ -96,7 +96,7 @@ async fn label(cx: &Context, services: &[SlicedService], value: Value) -> Result
     Ok(())
 }
 
-/// Verdict, the limit after the last change: these are seen so, and the twins as ever.
+/// Verdict within the Service propagation limit: the labelled Services are as `seen`, the twins are served.
 async fn judge(
     cx: &Context,
     labelled: &[SlicedService],
