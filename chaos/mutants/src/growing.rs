@@ -1,8 +1,9 @@
 //! Every start leaves its programs behind.
 //!
 //! The bug of an agent that attaches again at each start, in addition to the links that it adopts, without checking
-//! what is attached: all programs read the same maps, so the only effects are the number of programs and the costs of a
-//! connection.
+//! what is attached. All programs read the same maps, so clients are served, at higher costs. But a program that
+//! translates a connection forgets it if it runs once more, for what has become a connection to a backend: sockets show
+//! backends as their peers. So the agent's own probe fails, and it is never ready.
 
 use std::{io::ErrorKind, path::Path};
 

@@ -44,6 +44,9 @@ const RESTARTS: usize = 10;
 const AXIS: &str = "restarts";
 /// How long replaced objects may take to disappear.
 const LATE: Duration = Duration::from_secs(60);
+/// How long each start lasts of an agent that has not become ready in T_heal once. Ten times T_heal would be longer than
+/// the case may take, which would hide what such an agent leaves.
+const UNREADY: Duration = Duration::from_secs(10);
 
 async fn run(cx: &Context) -> Result<(), Halt> {
     let node = &cx.nodes()[0];
@@ -58,7 +61,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         control,
     )
     .await?;
-    restart(cx, node).await?;
+    let mut limit = cx.limits().heal;
+    restart(cx, node, &mut limit).await?;
     let control = Within::from_now(cx.limits().heal);
     probing::control(
         cx,
@@ -80,7 +84,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 
     cx.phase(&format!("{RESTARTS} restarts by SIGKILL"));
     for _ in 0..RESTARTS {
-        restart(cx, node).await?;
+        restart(cx, node, &mut limit).await?;
     }
     let within = Within::from_now(LATE);
     let same = eventually("the numbers are those of the first start", within, || async {
@@ -112,15 +116,17 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     .await
 }
 
-async fn restart(cx: &Context, node: &str) -> Result<(), Halt> {
+/// Kills the agent and starts it; returns when it says that it is ready, or after `limit`, which is [`UNREADY`] then.
+async fn restart(cx: &Context, node: &str, limit: &mut Duration) -> Result<(), Halt> {
     let before = cx.cluster().agents()?.state(node).await?;
     let agent = StoppedAgent::stop(cx.faults(), node, Stop::Kill).await?;
     agent.start().await?;
     cx.fault(&format!("agent of {node} killed and started"));
-    let within = Within::from_now(cx.limits().heal);
     // Leftovers are counted, and packets decide, whatever the agent's readiness.
+    let within = Within::from_now(*limit);
     if agents::ready(cx, node, &before, within).await?.is_none() {
-        cx.record("started again", format!("not ready within {:?}", within.limit));
+        cx.record("started again", format!("not ready within {limit:?}"));
+        *limit = UNREADY;
     }
     Ok(())
 }
