@@ -282,7 +282,7 @@ fn clusters() -> Vec<Part> {
             lab(
                 Some("kube-proxy-nftables"),
                 "plumbline-nftables",
-                "^(release-prefix-(null-slice|object-deleted)|release-established-flows|clusterip-(from-pod|no-endpoints-refused)|kubesvc-shared-.*|uninstall-.*)$",
+                "^(release-prefix-(null-slice|object-deleted)|release-established-flows|clusterip-(from-pod|no-endpoints-refused)|kubesvc-shared-.*|udp-fragments|uninstall-.*)$",
             ),
         ),
         suite(

@@ -2,37 +2,25 @@
 //! fragmented, and before it reassembles.
 //!
 //! Nothing runs beside the exchanges: the kernel shows a packet before it delivers its contents, so that all fragments
-//! of an answer are in the packet socket when its datagram has been read.
+//! of an answer are in the ring when its datagram has been read.
 
 use std::{
     collections::HashSet,
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    os::fd::{AsRawFd as _, OwnedFd},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use nix::{
-    libc,
-    sys::socket::{
-        AddressFamily, LinkAddr, SockFlag, SockProtocol, SockType, recvfrom, setsockopt, socket, sockopt,
-    },
-};
 use oracle::history::Fragments;
 
-/// Requested receive buffer in bytes: everything that arrives while this process does not run.
-const RECEIVE_BUFFER: usize = 16 << 20;
-/// Bytes of each packet that are read: its headers.
-const HEADERS: usize = 128;
+use crate::packets::Ring;
+
 const UDP: u8 = 17;
 /// Next header of a fragment (RFC 8200).
 const FRAGMENT: u8 = 44;
 
-/// A packet socket on all devices, and the fragments of UDP that it has shown.
-pub(super) struct Watch {
-    socket: OwnedFd,
-    seen: Mutex<Vec<Piece>>,
-}
+/// Packets on all devices, and the fragments of UDP among them.
+pub(super) struct Watch(Mutex<(Ring, Vec<Piece>)>);
 
 /// A fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,42 +48,25 @@ impl Watch {
     /// # Errors
     /// Of the system calls: CAP_NET_RAW is needed.
     pub(super) fn start() -> io::Result<Self> {
-        let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
-        // Without link-layer headers. Only a socket of all protocols shows sent packets.
-        let socket = socket(
-            AddressFamily::Packet,
-            SockType::Datagram,
-            flags,
-            SockProtocol::EthAll,
-        )?;
-        // More than `net.core.rmem_max` needs CAP_NET_ADMIN; otherwise the kernel sets as much as it permits.
-        setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER)
-            .or_else(|_| setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER))?;
-        Ok(Self {
-            socket,
-            seen: Mutex::default(),
-        })
+        Ok(Self(Mutex::new((Ring::open()?, Vec::new()))))
     }
 
     /// Drops what was seen.
     pub(super) fn forget(&self) {
-        self.up_to_now().clear();
+        self.up_to_now().1.clear();
     }
 
     /// Fragments that were sent from a UDP port, and to it.
     pub(super) fn of(&self, port: u16) -> Fragments {
-        of(&self.up_to_now(), port)
+        of(&self.up_to_now().1, port)
     }
 
-    fn up_to_now(&self) -> MutexGuard<'_, Vec<Piece>> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut packet = [0; HEADERS];
-        // Any error except an empty queue has lost packets: fragments that were not seen are no violation.
-        while let Ok((length, from)) = recvfrom::<LinkAddr>(self.socket.as_raw_fd(), &mut packet) {
-            let is_sent = from.is_some_and(|from| from.pkttype() == libc::PACKET_OUTGOING);
-            seen.extend(piece(&packet[..length.min(HEADERS)], is_sent));
-        }
-        seen
+    fn up_to_now(&self) -> MutexGuard<'_, (Ring, Vec<Piece>)> {
+        let mut both = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (ring, pieces) = &mut *both;
+        // Fragments that were not seen are no violation.
+        pieces.extend(ring.filter_map(|seen| piece(&seen.bytes, seen.is_sent)));
+        both
     }
 }
 

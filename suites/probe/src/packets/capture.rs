@@ -1,30 +1,24 @@
 //! Packets on the device that has an address, from and to some others, as a packet socket shows them.
 
 use std::{
+    ffi::c_int,
     io::{self, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
+    os::fd::AsFd as _,
 };
 
 use nix::{
     errno::Errno,
     ifaddrs::getifaddrs,
-    libc,
     net::if_::if_nametoindex,
     poll::{PollFd, PollFlags, PollTimeout, poll},
-    sys::socket::{
-        AddressFamily, LinkAddr, SockFlag, SockProtocol, SockType, recvfrom, setsockopt, socket, sockopt,
-    },
     unistd::read,
 };
 use oracle::crossings::{ICMP, Packet};
 
+use super::Ring;
 use crate::clock;
 
-/// Requested receive buffer in bytes: everything that arrives while this process does not run.
-const RECEIVE_BUFFER: usize = 16 << 20;
-/// Bytes of each packet that are read: its headers, and those of one that an ICMP error is about.
-const HEADERS: usize = 256;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const SCTP: u8 = 132;
@@ -36,13 +30,13 @@ const SCTP: u8 = 132;
 /// No device has the address, packets can't be watched (CAP_NET_RAW), or the output can't be written.
 pub fn capture(device_of: IpAddr, addresses: &[IpAddr], mut out: impl Write) -> io::Result<()> {
     let device = device(device_of)?;
-    let socket = open()?;
+    let mut ring = Ring::open()?;
     writeln!(out)?;
     out.flush()?;
     let stdin = io::stdin();
     loop {
         let mut both = [
-            PollFd::new(socket.as_fd(), PollFlags::POLLIN),
+            PollFd::new(ring.as_fd(), PollFlags::POLLIN),
             PollFd::new(stdin.as_fd(), PollFlags::POLLIN),
         ];
         match poll(&mut both, PollTimeout::NONE) {
@@ -50,14 +44,9 @@ pub fn capture(device_of: IpAddr, addresses: &[IpAddr], mut out: impl Write) -> 
             Err(errno) => return Err(errno.into()),
         }
         let may_have_ended = both[1].any().unwrap_or(true);
-        let mut bytes = [0; HEADERS];
-        // Any error but an empty queue has lost packets: what was not seen is no violation.
-        while let Ok((length, from)) = recvfrom::<LinkAddr>(socket.as_raw_fd(), &mut bytes) {
-            let Some(from) = from.filter(|from| from.ifindex() == device) else {
-                continue;
-            };
-            let is_sent = from.pkttype() == libc::PACKET_OUTGOING;
-            let packet = parse(&bytes[..length.min(HEADERS)], is_sent);
+        // What was not seen is no violation.
+        for seen in ring.by_ref().filter(|seen| seen.device == device) {
+            let packet = parse(&seen.bytes, seen.is_sent);
             if let Some(packet) = packet.filter(|packet| is_of(packet, addresses)) {
                 serde_json::to_writer(&mut out, &packet)?;
                 writeln!(out)?;
@@ -70,22 +59,8 @@ pub fn capture(device_of: IpAddr, addresses: &[IpAddr], mut out: impl Write) -> 
     }
 }
 
-fn open() -> io::Result<OwnedFd> {
-    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
-    // Without link-layer headers. Only a socket of all protocols shows sent packets.
-    let socket = socket(
-        AddressFamily::Packet,
-        SockType::Datagram,
-        flags,
-        SockProtocol::EthAll,
-    )?;
-    setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER)
-        .or_else(|_| setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER))?;
-    Ok(socket)
-}
-
 /// Index of the device that has an address.
-fn device(address: IpAddr) -> io::Result<usize> {
+fn device(address: IpAddr) -> io::Result<c_int> {
     let of = |one: &nix::ifaddrs::InterfaceAddress| {
         let one = one.address.as_ref()?;
         let v4 = one.as_sockaddr_in().map(|one| IpAddr::V4(one.ip()));
@@ -98,7 +73,7 @@ fn device(address: IpAddr) -> io::Result<usize> {
         ))
     };
     let index = if_nametoindex(found.ok_or_else(none)?.interface_name.as_str())?;
-    usize::try_from(index).map_err(io::Error::other)
+    c_int::try_from(index).map_err(io::Error::other)
 }
 
 /// Whether a packet is from or to one of these, or about one that is.
