@@ -13,10 +13,10 @@
 //! needs a [`Capability`] which the cluster lacks is skipped before the run. This crate knows no provider.
 //!
 //! Files: this one; `parts` (traits that providers implement); `assembled` (the value); `api` (API servers and their
-//! faults); `family` (IPv4, IPv6); `fault_lease` (a fault for a limited time); `deviation` (known differences of a target); `target/`
-//! (target files); `software` (versions and configuration found in a cluster); `image` (container images of the
-//! project's programs); `dress` (security context and requests of pods); `spawn` and `cgroup` (placing a process, for
-//! providers); `user_file` (files that a user names).
+//! faults); `family` (IPv4, IPv6); `processes` (their age); `fault_lease` (a fault for a limited time); `deviation`
+//! (known differences of a target); `target/` (target files); `software` (versions and configuration found in a
+//! cluster); `image` (container images of the project's programs); `dress` (security context and requests of pods);
+//! `spawn` and `cgroup` (placing a process, for providers); `user_file` (files that a user names).
 
 mod api;
 mod assembled;
@@ -27,6 +27,7 @@ mod family;
 mod fault_lease;
 pub mod image;
 mod parts;
+pub mod processes;
 pub mod software;
 pub mod spawn;
 pub mod target;

@@ -2,6 +2,7 @@
 
 use std::{fs, io, path::Path};
 
+use cluster::processes::oldest;
 use nix::{
     errno::Errno,
     sys::signal::{Signal, kill},
@@ -31,28 +32,21 @@ pub fn container_process(id: &str, signal: Option<Signal>) -> Result<Option<u32>
     Ok(found)
 }
 
-fn first(processes: &Path, id: &str) -> io::Result<Option<u32>> {
-    let mut found: Option<(u64, u32)> = None;
-    for entry in fs::read_dir(processes)? {
+fn first(proc: &Path, id: &str) -> io::Result<Option<u32>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(proc)? {
         let entry = entry?;
         let name = entry.file_name();
         let Some(process) = name.to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
         // A process may end at any moment.
-        let read = |file: &str| fs::read_to_string(entry.path().join(file)).unwrap_or_default();
-        let is_of_it = read("cgroup").lines().any(|line| line.contains(id));
-        let began = is_of_it.then(|| began(&read("stat"))).flatten();
-        found = began.map(|began| (began, process)).into_iter().chain(found).min();
+        let cgroups = fs::read_to_string(entry.path().join("cgroup")).unwrap_or_default();
+        if cgroups.lines().any(|line| line.contains(id)) {
+            found.push(process);
+        }
     }
-    Ok(found.map(|(_, process)| process))
-}
-
-/// Start time of a process, in ticks since the boot (proc_pid_stat(5)).
-fn began(stat: &str) -> Option<u64> {
-    // The name may contain spaces and parentheses. The third field comes first here, and the 22nd is the start time.
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(19)?.parse().ok()
+    Ok(oldest(proc, found))
 }
 
 #[cfg(test)]
@@ -75,11 +69,7 @@ mod tests {
         process(8, &of("def"), 50);
         process(1, "0::/init.scope\n", 1);
         fs::create_dir(folder.path().join("sys")).unwrap();
-        assert_eq!(
-            first(folder.path(), "abc").unwrap(),
-            Some(30),
-            "numbers begin anew"
-        );
+        assert_eq!(first(folder.path(), "abc").unwrap(), Some(30));
         assert_eq!(first(folder.path(), "def").unwrap(), Some(8));
         assert_eq!(first(folder.path(), "fed").unwrap(), None);
         assert!(container_process("", None).is_err());

@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use cluster::spawn::{self, Placement};
+use cluster::{
+    processes::oldest,
+    spawn::{self, Placement},
+};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use nix::{
     sys::signal::{Signal, kill},
@@ -207,15 +210,14 @@ fn find(folder: &Path, id: &str, depth: usize) -> Option<PathBuf> {
     folders.iter().find_map(|folder| find(folder, id, deeper))
 }
 
-/// The smallest process id in a cgroup: processes that have entered it later have greater ones, until ids wrap
-/// around.
+/// The process of a container's cgroup that began first.
 fn first_process(cgroup: &Path) -> Option<u32> {
     let text = read(&cgroup.join("cgroup.procs")).ok()?;
     // 0 is a process that this one's namespace does not show.
-    text.lines()
-        .filter_map(|line| line.parse().ok())
-        .filter(|pid| *pid > 0)
-        .min()
+    oldest(
+        Path::new("/proc"),
+        text.lines().filter_map(|line| line.parse().ok()),
+    )
 }
 
 fn read(path: &Path) -> io::Result<String> {
@@ -279,10 +281,14 @@ mod tests {
             .path()
             .join("kubelet.slice/pods.slice/pod1.slice/cri-containerd-abc123.scope");
         fs::create_dir_all(&deep).expect("folders");
-        fs::write(deep.join("cgroup.procs"), "42\n7\n0\n").expect("a file");
+        let own = std::process::id();
+        let mut child = Command::new("sleep").arg("60").spawn().expect("a child");
+        fs::write(deep.join("cgroup.procs"), format!("0\n{}\n{own}\n", child.id())).expect("a file");
         assert_eq!(find(folder.path(), "abc123", DEPTH), Some(deep.clone()));
         assert_eq!(find(folder.path(), "abc123", 2), None);
         assert_eq!(find(folder.path(), "abd", DEPTH), None);
-        assert_eq!(first_process(&deep), Some(7));
+        let first = first_process(&deep);
+        child.kill().and_then(|()| child.wait()).expect("the child ends");
+        assert_eq!(first, Some(own));
     }
 }
