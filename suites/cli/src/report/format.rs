@@ -259,6 +259,15 @@ impl Case {
         }
     }
 
+    /// Whether it ran: not if it was left out, or if the run ended before it began.
+    pub(crate) fn has_begun(&self) -> bool {
+        match self.verdict {
+            Verdict::Skipped | Verdict::NotSupported => false,
+            Verdict::Inconclusive => self.evidence.is_some() || self.seconds > 0.0,
+            Verdict::Pass | Verdict::Fail => true,
+        }
+    }
+
     /// The shown verdict: an exempt case is never shown as a pass.
     pub(crate) fn label(&self) -> &'static str {
         match (&self.exempt, self.verdict) {

@@ -36,14 +36,14 @@ pub(crate) fn table(report: &Report, folder: &Path, verbosity: Verbosity, column
     if report.cases.len() > most {
         parts.push(areas(report, columns));
     }
-    let has_run = |case: &Case| !matches!(case.verdict, Verdict::Skipped | Verdict::NotSupported);
     let is_shown = |case: &&Case| {
-        has_run(case) && (all || report.cases.len() <= most || case.label() != Verdict::Pass.name())
+        case.has_begun() && (all || report.cases.len() <= most || case.label() != Verdict::Pass.name())
     };
     parts.push(rows(report.cases.iter().filter(is_shown), columns));
     parts.push(reasons(report, columns));
     // Failed cases come before inconclusive ones.
-    let mut broken: Vec<&Case> = report.cases.iter().filter(|case| case.fails_the_run()).collect();
+    let has_broken = |case: &&Case| case.fails_the_run() && case.has_begun();
+    let mut broken: Vec<&Case> = report.cases.iter().filter(has_broken).collect();
     broken.sort_by_key(|case| case.label() != Verdict::Fail.name());
     let more = broken.len().saturating_sub(DETAILED);
     let shown = broken.into_iter().take(DETAILED);
@@ -135,13 +135,13 @@ fn rows<'a>(cases: impl Iterator<Item = &'a Case>, columns: usize) -> String {
     terminal::columns(&rows, [left, left, right, right], columns)
 }
 
-/// Why cases did not count: each reason once, with its cases.
+/// Why cases did not count, or did not begin: each reason once, with its cases.
 fn reasons(report: &Report, columns: usize) -> String {
     let mut by_reason: Vec<((&str, String), Vec<&str>)> = Vec::new();
     for case in &report.cases {
         let why = match (&case.exempt, case.verdict) {
             (Some(exempt), _) if case.label() == "exempt" => exempt,
-            (_, Verdict::Skipped | Verdict::NotSupported) => &case.why,
+            _ if !case.has_begun() => &case.why,
             _ => continue,
         };
         let reason = (case.label(), terminal::one_line(why));
@@ -436,6 +436,27 @@ mod tests {
                 case.id
             );
         }
+    }
+
+    #[test]
+    fn cases_that_did_not_begin_are_one_line() {
+        const WHY: &str = "the run was interrupted before it began";
+        let mut report = large();
+        for case in &mut report.cases {
+            case.verdict = Verdict::Inconclusive;
+            case.why = WHY.to_owned();
+            (case.evidence, case.seconds, case.explanation) = (None, 0.0, None);
+        }
+        report.cases[0].seconds = 1.0;
+        report.counts = Counts::of(&report.cases);
+        let text = shown(&report, Verbosity::Normal);
+        let others = format!("INCONCLUSIVE   {} cases: {WHY}\n", report.cases.len() - 1);
+        assert!(text.contains(&others), "{text}");
+        let began = format!("\nINCONCLUSIVE  {}\n", report.cases[0].id);
+        assert!(
+            text.contains(&began) && text.matches("  again ").count() == 1,
+            "{text}"
+        );
     }
 
     #[test]

@@ -77,10 +77,15 @@ pub(super) fn reason(report: &CaseReport, exemptions: &[Exemption]) -> Option<St
     Some(format!("{}: {}", exemption.claim, exemption.reason))
 }
 
-/// Adds the reason if the case is exempt; or a warning that names the part of a failure that no exemption of its claims
+/// Adds the reason if the case is exempt, and a warning if it passed all the same; or a warning that names the part of a failure that no exemption of its claims
 /// covers.
 pub(super) fn with_reason(mut report: CaseReport, exemptions: &[Exemption]) -> (CaseReport, Option<String>) {
     let reason = reason(&report, exemptions);
+    if reason.is_some() && report.verdict == Verdict::Pass {
+        report
+            .warnings
+            .push("it passed: if the target keeps the claim now, its file needs no deviation".to_owned());
+    }
     if reason.is_none() && matches!(report.verdict, Verdict::Fail { .. }) {
         let warnings: Vec<String> = of_claims(&report, exemptions)
             .filter_map(|exemption| {
@@ -199,6 +204,15 @@ mod tests {
         assert!(!fails_the_run(&fail(), exempt.as_deref()) && fails_the_run(&fail(), None));
         assert!(fails_the_run(&open, exempt.as_deref()));
         assert!(!fails_the_run(&Verdict::Pass, exempt.as_deref()));
+    }
+
+    #[test]
+    fn an_exempt_case_that_passed_says_so() {
+        let known: [Exemption; 1] = ["release-name-lattice=its names are hashed".parse().unwrap()];
+        let (passed, exempt) = with_reason(report("release-name-lattice", Verdict::Pass), &known);
+        assert!(exempt.is_some() && passed.warnings[0].starts_with("it passed"));
+        let (failed, exempt) = with_reason(report("release-name-lattice", fail()), &known);
+        assert!(exempt.is_some() && failed.warnings.is_empty());
     }
 
     /// A report in which these axes failed, each with the dialled addresses.

@@ -325,10 +325,11 @@ impl Line<'_> {
         ));
     }
 
-    pub(super) fn end(&self, report: &CaseReport, is_exempt: bool) {
-        let name = match is_exempt {
-            true => "exempt",
-            false => report.verdict.name(),
+    /// `exempt` is the reason of an exempt case.
+    pub(super) fn end(&self, report: &CaseReport, exempt: Option<&str>) {
+        let (name, why) = match exempt {
+            Some(reason) => ("exempt", reason),
+            None => (report.verdict.name(), report.verdict.why()),
         };
         let is_pass = name == "pass";
         let (done, total) = {
@@ -356,7 +357,7 @@ impl Line<'_> {
             let label = painted(terminal::verdict(name), name.to_uppercase().replace('-', " "));
             let why = match is_pass {
                 true => String::new(),
-                false => format!(": {}", terminal::one_line(report.verdict.why())),
+                false => format!(": {}", terminal::one_line(why)),
             };
             let text = format!("[{done}/{total}] {label} {} ({took}){why}", self.id);
             self.progress.print(&text);

@@ -269,7 +269,7 @@ impl<S: Site> Schedule<'_, S> {
         if self.settings.fail_fast && fails_the_run(&report.verdict, exempt.as_deref()) {
             self.stopped_by.get_or_init(|| case.id);
         }
-        line.end(&report, exempt.is_some());
+        line.end(&report, exempt.as_deref());
         After::Over(Box::new(report))
     }
 
