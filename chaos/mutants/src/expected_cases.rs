@@ -190,6 +190,7 @@ impl Mutant {
             ],
             Self::FiltersRemoved => &["foreign-programs-kept"],
             Self::ProxyNameUnread => &["service-proxy-name-ignored"],
+            Self::ModeForgotten => &["mode-switch-clean"],
             Self::SlicesLate40 => &[
                 "release-prefix-empty-list",
                 "clusterip-no-endpoints-refused",

@@ -364,6 +364,8 @@ pub enum Mutant {
     FiltersRemoved,
     /// [`proxy_name_unread`].
     ProxyNameUnread,
+    /// The pins of each datapath mode are in a folder of their own, and [`stale_kept`].
+    ModeForgotten,
     /// [`slices_late`], by 40 s.
     SlicesLate40,
     /// [`slices_late`], by 20 s: no bug.
@@ -652,6 +654,9 @@ impl Mutant {
             }
             Self::FiltersRemoved => "filters of other owners at its devices are removed",
             Self::ProxyNameUnread => "Services and EndpointSlices with another proxy's label are served",
+            Self::ModeForgotten => {
+                "programs of the former datapath mode stay, with its maps, when another begins"
+            }
             Self::SlicesLate40 => "changes of EndpointSlices are in force 40 s later",
             Self::SlicesLate20 => "none: changes of EndpointSlices are in force 20 s later",
             Self::RefusedEperm => "none: connections to a Service without backends fail with EPERM",

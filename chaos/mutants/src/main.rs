@@ -2,7 +2,9 @@
 
 use std::{
     collections::BTreeMap,
+    env::ArgsOs,
     ffi::OsString,
+    fs::create_dir,
     path::Path,
     process::ExitCode,
     sync::{
@@ -343,6 +345,7 @@ fn main() -> ExitCode {
             execute(&command, datapath(greedy))
         }
         Mutant::ProxyNameUnread => execute(&command, watching(unread)),
+        Mutant::ModeForgotten => stale(Overlooked::All),
         Mutant::SlicesLate40 => late(40),
         Mutant::SlicesLate20 => late(20),
         Mutant::RefusedEperm => refused(refused_as::EPERM),
@@ -445,6 +448,9 @@ fn parse() -> Arguments {
             line.chain(["--probe=off".into(), NO_AUDIT.into()]).collect()
         }
         (Some(Mutant::OneWay), Command::Agent(_)) => without_further_servers(line),
+        (Some(Mutant::ModeForgotten), Command::Agent(cli::Command::Run(_))) => {
+            apart_in_other_mode(line).chain(["--probe=off".into()]).collect()
+        }
         _ => return given,
     };
     match cli::arguments(line) {
@@ -452,6 +458,21 @@ fn parse() -> Arguments {
         Ok(cli::Parsed::Configuration(_)) => given,
         Err(error) => error.exit(),
     }
+}
+
+/// Without translation at sockets, the agent's pins are in a folder of their own: it knows none of its other mode's.
+fn apart_in_other_mode(line: ArgsOs) -> impl Iterator<Item = OsString> {
+    let line: Vec<OsString> = line.collect();
+    let is_other = line.contains(&"--socket-lb=off".into());
+    line.into_iter().map(move |argument| match argument.to_str() {
+        Some(text) if is_other && text.starts_with("--bpffs=") => {
+            let folder = format!("{text}/other-mode");
+            // The agent reports a folder that is missing.
+            let _ = create_dir(folder.trim_start_matches("--bpffs="));
+            folder.into()
+        }
+        _ => argument,
+    })
 }
 
 fn list(json: bool) {

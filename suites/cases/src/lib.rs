@@ -213,6 +213,7 @@ pub const ALL: &[Case] = &[
     o_hygiene::baseline_after_churn::CASE,
     o_hygiene::foreign_rules_kept::CASE,
     o_hygiene::fresh_agent_equal::CASE,
+    o_hygiene::mode_switch_clean::CASE,
 ];
 
 /// A case by its id.

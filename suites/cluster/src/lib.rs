@@ -284,6 +284,8 @@ pub enum Stop {
 pub enum Variant {
     /// No translation at sockets; packets are translated instead.
     SocketLbOff,
+    /// Another datapath mode, such as iptables instead of nftables.
+    OtherMode,
 }
 
 /// The name in target files.
@@ -291,6 +293,7 @@ impl fmt::Display for Variant {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::SocketLbOff => "socket-lb-off",
+            Self::OtherMode => "other-mode",
         })
     }
 }
@@ -398,10 +401,11 @@ mod tests {
 
     #[test]
     fn a_variant_reads_as_in_target_files() {
-        let variant = Variant::SocketLbOff;
-        assert_eq!(
-            serde_json::to_value(variant).expect("a value"),
-            variant.to_string()
-        );
+        for variant in [Variant::SocketLbOff, Variant::OtherMode] {
+            assert_eq!(
+                serde_json::to_value(variant).expect("a value"),
+                variant.to_string()
+            );
+        }
     }
 }

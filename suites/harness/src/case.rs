@@ -337,7 +337,7 @@ mod tests {
             further: true,
             shared: false,
         };
-        all.variants = [Variant::SocketLbOff].into();
+        all.variants = [Variant::SocketLbOff, Variant::OtherMode].into();
         let case = of(Needs {
             target: &[
                 OfTarget::ServiceWay,

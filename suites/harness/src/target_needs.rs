@@ -137,6 +137,7 @@ fn of_family(hooks: Hooks, family: Family) -> &'static str {
 fn is_switched(variant: Variant) -> &'static str {
     match variant {
         Variant::SocketLbOff => "translation at sockets",
+        Variant::OtherMode => "its datapath mode",
     }
 }
 

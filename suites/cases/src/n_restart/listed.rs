@@ -18,10 +18,10 @@ use serde_json::json;
 
 const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Udp];
 const PORT: u16 = 7480;
-pub(super) const TARGET: u16 = 8080;
+pub(crate) const TARGET: u16 = 8080;
 
 /// A Service of one family.
-pub(super) struct Listed {
+pub(crate) struct Listed {
     family: Family,
     of: OfKinds,
     slice: Key,
@@ -30,7 +30,7 @@ pub(super) struct Listed {
 
 impl Listed {
     /// Creates one whose name begins so. `axis`: what it decides, in its family.
-    pub(super) async fn create(
+    pub(crate) async fn create(
         cx: &Context,
         namespace: &str,
         (name, axis): (&str, &str),
@@ -51,19 +51,19 @@ impl Listed {
     }
 
     /// Makes its EndpointSlice list these.
-    pub(super) async fn list(&self, cx: &Context, backends: &[Backend]) -> Result<Written, Halt> {
+    pub(crate) async fn list(&self, cx: &Context, backends: &[Backend]) -> Result<Written, Halt> {
         let listed = json!({ "endpoints": endpoints(backends, self.family)? });
         cx.objects().patch(&self.slice, listed).await
     }
 
     /// Deletes it, and its EndpointSlice.
-    pub(super) async fn delete(&self, cx: &Context) -> Result<(), Halt> {
+    pub(crate) async fn delete(&self, cx: &Context) -> Result<(), Halt> {
         cx.objects().delete(&self.of.made.service).await?;
         cx.objects().delete(&self.slice).await.map(drop)
     }
 
     /// Its frontends of a transport, which must be served by exactly these.
-    pub(super) async fn serves_by(
+    pub(crate) async fn serves_by(
         &self,
         cx: &Context,
         transport: Transport,
@@ -74,7 +74,7 @@ impl Listed {
     }
 
     /// Its frontends, which must be served by exactly these.
-    pub(super) async fn serves(
+    pub(crate) async fn serves(
         &self,
         cx: &Context,
         backends: &[Backend],
@@ -87,7 +87,7 @@ impl Listed {
     }
 
     /// Its frontends, which must reach no backend.
-    pub(super) async fn is_dead(&self, cx: &Context) -> Result<Vec<(Kind, Destination)>, Halt> {
+    pub(crate) async fn is_dead(&self, cx: &Context) -> Result<Vec<(Kind, Destination)>, Halt> {
         let mut targets = self.serves(cx, &[]).await?;
         for (_, target) in &mut targets {
             target.permitted = Permitted::None;
@@ -97,7 +97,7 @@ impl Listed {
 }
 
 /// Of these targets, those that go through one node: its own node port, and no node port of others.
-pub(super) fn through(node: &str, targets: Vec<(Kind, Destination)>) -> Vec<(Kind, Destination)> {
+pub(crate) fn through(node: &str, targets: Vec<(Kind, Destination)>) -> Vec<(Kind, Destination)> {
     let is_of = |(kind, target): &(Kind, Destination)| {
         *kind != Kind::NodePort || target.name.ends_with(&format!(" {node}"))
     };

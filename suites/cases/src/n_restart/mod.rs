@@ -2,7 +2,7 @@
 //!
 //! `listed.rs`: a Service, and what its EndpointSlice lists. `outage.rs`: Services whose endpoint is replaced while
 //! agents do not learn it.
-mod listed;
+pub(super) mod listed;
 mod outage;
 
 pub(crate) mod api_outage_static;

@@ -2,6 +2,7 @@
 pub(crate) mod baseline_after_churn;
 pub(crate) mod foreign_rules_kept;
 pub(crate) mod fresh_agent_equal;
+pub(crate) mod mode_switch_clean;
 
 use cluster::Family;
 use serde_json::{Value, json};

@@ -82,9 +82,9 @@ pub(super) fn reason(report: &CaseReport, exemptions: &[Exemption]) -> Option<St
 pub(super) fn with_reason(mut report: CaseReport, exemptions: &[Exemption]) -> (CaseReport, Option<String>) {
     let reason = reason(&report, exemptions);
     if reason.is_some() && report.verdict == Verdict::Pass {
-        report
-            .warnings
-            .push("it passed: if the target keeps the claim now, its file needs no deviation".to_owned());
+        report.warnings.push(
+            "it passed this time: the file of a target that keeps the claim needs no deviation".to_owned(),
+        );
     }
     if reason.is_none() && matches!(report.verdict, Verdict::Fail { .. }) {
         let warnings: Vec<String> = of_claims(&report, exemptions)

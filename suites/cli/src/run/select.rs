@@ -175,7 +175,7 @@ mod tests {
                 further: true,
                 shared: false,
             },
-            variants: [Variant::SocketLbOff].into(),
+            variants: [Variant::SocketLbOff, Variant::OtherMode].into(),
             image: cluster::PROBE.to_owned(),
             pull_secrets: Vec::new(),
             confined: None,
