@@ -10,14 +10,15 @@
 //! *before* it answers: for every answer that a client has, the line exists.
 //!
 //! - `cli`: the command line, shared with `plumbline probe`.
-//! - `wire`, `http`: what goes over a connection. `stream`: sockets of TCP and SCTP. `transfer`: many bytes over one. `clock`: times of one process.
+//! - `wire`, `http`: what goes over a connection. `stream`: sockets of TCP and SCTP. `transfer`: many bytes over one. `clock`: times of one process. `socket_options`: those without a wrapper.
 //! - `client/`: `pace` (when attempts start), `attempt`, `flow` (established flows), `persistent_sockets` (sockets that stay
 //!   open), `fragments` and `fragment_capture` (fragments sent and seen), `transfer`, `tls`, `socket`; `output` and `history_buffer` (where attempts are
 //!   written), `control` (readers of a kept history).
-//! - `packets/`: `capture` (packets on a device), `echo` (packets that no socket of TCP or UDP sends).
+//! - `packets/`: `ring` (packets on all devices), `capture` (on one), `echo` (packets that no socket of TCP or UDP sends).
 //! - `serve/`: `tcp` and `udp` (one port each), `mode` (behaviours), `log`.
 mod clock;
 mod http;
+mod socket_options;
 mod stream;
 mod transfer;
 mod wire;

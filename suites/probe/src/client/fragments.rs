@@ -8,9 +8,12 @@ use std::{
     os::fd::{AsRawFd, OwnedFd},
 };
 
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrStorage, connect, getsockname, send,
-    socket,
+use nix::{
+    libc,
+    sys::socket::{
+        AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrStorage, connect, getsockname,
+        send, socket,
+    },
 };
 use oracle::history::{Round, Stage, Transport};
 use tokio::sync::Semaphore;
@@ -19,7 +22,7 @@ use super::{
     attempt::{self, Reply, Trace, Trouble},
     socket::Socket,
 };
-use crate::wire;
+use crate::{socket_options, wire};
 
 /// Fragments of one datagram, at most: each but the last has eight bytes or more of the smallest request.
 const MOST: usize = 4;
@@ -125,6 +128,11 @@ fn raw(to: IpAddr) -> io::Result<(OwnedFd, IpAddr)> {
     };
     // With IPv4 the kernel sets length and checksum of the header (raw(7)), with IPv6 nothing.
     let socket = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::Raw)?;
+    if to.is_ipv4() {
+        // Where a client's own network tracks connections, as that of a container of Docker's does for its name server, its
+        // fragments would be put together, and leave in order. IPv6 has no such option.
+        socket_options::set(&socket, libc::IPPROTO_IP, libc::IP_NODEFRAG, &1)?;
+    }
     connect(socket.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(to, 0)))?;
     let own: SockaddrStorage = getsockname(socket.as_raw_fd())?;
     let v4 = own.as_sockaddr_in().map(|own| IpAddr::V4(own.ip()));

@@ -4,15 +4,12 @@
 //! A packet socket without a ring keeps the packet itself until it is read, so that what is done to it on its way may change
 //! what is read: a node that puts fragments together, as connection tracking does before it translates, and sends them on
 //! as fragments, writes the new headers over those that a pod has sent.
-#![expect(
-    unsafe_code,
-    reason = "memory that is shared with the kernel, and two socket options without a safe wrapper"
-)]
+#![expect(unsafe_code, reason = "memory that is shared with the kernel")]
 
 use std::{
     ffi::c_int,
     io, mem,
-    os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     ptr, slice,
     sync::atomic::{AtomicU32, Ordering},
     thread,
@@ -23,6 +20,8 @@ use nix::{
     libc::{self, sockaddr_ll, tpacket_req, tpacket2_hdr},
     sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket},
 };
+
+use crate::socket_options::set;
 
 /// Bytes of a slot. Behind its own header of about a hundred bytes, it has a packet's headers and those of one that an
 /// ICMP error is about.
@@ -76,7 +75,7 @@ impl Ring {
             flags,
             SockProtocol::EthAll,
         )?;
-        set(&socket, libc::PACKET_VERSION, &TPACKET_V2)?;
+        set(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &TPACKET_V2)?;
         let number = |count: usize| u32::try_from(count).map_err(io::Error::other);
         let size = tpacket_req {
             tp_block_size: number(BLOCK)?,
@@ -84,7 +83,7 @@ impl Ring {
             tp_frame_size: number(SLOT)?,
             tp_frame_nr: number(SLOTS)?,
         };
-        set(&socket, libc::PACKET_RX_RING, &size)?;
+        set(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &size)?;
         let memory = MmapOptions::new().len(SLOTS * SLOT).map_raw(&socket)?;
         Ok(Self {
             socket,
@@ -155,24 +154,5 @@ impl Iterator for Ring {
 impl AsFd for Ring {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
-    }
-}
-
-fn set<T>(socket: &OwnedFd, option: c_int, value: &T) -> io::Result<()> {
-    let length = mem::size_of::<T>() as libc::socklen_t;
-    // SAFETY: the kernel reads `length` bytes of the value, which are there.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_PACKET,
-            option,
-            ptr::from_ref(value).cast(),
-            length,
-        )
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
     }
 }

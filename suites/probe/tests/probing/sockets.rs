@@ -1,6 +1,6 @@
 //! Sockets that stay open: one socket sends to one destination after the other, and stays the same.
 
-use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
+use std::{collections::BTreeSet, net::SocketAddr, process::Command, time::Duration};
 
 use crate::common::{Sink, entry, one, server};
 use oracle::history::{Attempt, Exchange, Outcome, Round, Stage, Transport};
@@ -317,17 +317,49 @@ async fn fragments_of_one_request_do_not_wait_for_answers_to_others() {
     }
 }
 
-// In a network namespace of its own: with conntrack, the kernel reassembles fragments before they are sent.
-#[tokio::test]
-async fn fragments_are_seen_as_they_go_out() {
-    if Own::of(&testing::current()).is_none() {
-        return;
-    }
+/// The loopback device is up, in a network namespace of the test's own.
+async fn loopback_up() {
     let (connection, netlink, _) = rtnetlink::new_connection().expect("a socket");
     tokio::spawn(connection);
     // Index of the loopback device in every network namespace.
     let up = LinkUnspec::new_with_index(1).up().build();
     netlink.link().set(up).execute().await.expect("it is up");
+}
+
+// As in a container of Docker's, whose rules for its name server need conntrack: the kernel puts fragments together before
+// they are sent.
+#[tokio::test]
+async fn fragments_go_out_in_their_order_where_connections_are_tracked() {
+    let test = testing::current();
+    if Own::of(&test).is_none() || !testing::programs_or_skip(&test, &["nft"], &[]) {
+        return;
+    }
+    loopback_up().await;
+    let rules = "table ip tracked { chain out { type filter hook output priority 0; ct state new accept; }; }";
+    let nft = Command::new("nft").arg(rules).status().expect("nft");
+    assert!(nft.success(), "{rules}");
+    let (_, port) = server(Mode::Prompt, "b1", "127.0.0.1", &Sink::default()).await;
+    let order = vec![2, 0, 3, 1];
+    let large = Round {
+        fragments: order,
+        bytes: 4000,
+        watched: true,
+        ..round(Transport::Udp, SocketAddr::from(([127, 0, 0, 1], port)), 2)
+    };
+    for attempt in &keep_for(&[large]).await[0] {
+        assert!(matches!(attempt.outcome, Outcome::Answered { .. }), "{attempt:?}");
+        let fragments = attempt.fragments.as_ref().expect("it was watched");
+        assert_eq!(fragments.sent, [2016, 0, 3024, 1008]);
+    }
+}
+
+// In a network namespace of its own, where no connections are tracked.
+#[tokio::test]
+async fn fragments_are_seen_as_they_go_out() {
+    if Own::of(&testing::current()).is_none() {
+        return;
+    }
+    loopback_up().await;
     for address in ["127.0.0.1", "::1"] {
         let (_, port) = server(Mode::Prompt, "b1", address, &Sink::default()).await;
         let server = SocketAddr::new(address.parse().expect("an address"), port);
