@@ -1,16 +1,22 @@
 //! Nodes whose agents reach no API server: their packets are dropped in the kernel of the node, both ways, and no error
 //! says so.
 
-use std::net::SocketAddr;
+use std::{
+    collections::BTreeSet,
+    iter,
+    net::{IpAddr, SocketAddr},
+};
 
 use cluster::Place;
 use faults::Connections;
 use futures::future::try_join_all;
+use serde_json::Value;
 
 use crate::{
     agents,
     commands::Lasting,
     context::Context,
+    names::Key,
     verdict::Halt,
     waiting::{Within, eventually},
 };
@@ -67,13 +73,29 @@ fn rules(servers: &[SocketAddr]) -> String {
     commands.join("\n")
 }
 
-/// Addresses of all API servers.
+/// Addresses that agents may reach API servers by: of each, and what `default/kubernetes` lists, which is a balancer's where
+/// servers share an address.
 ///
 /// # Errors
 /// They can't be listed.
 pub async fn servers(cx: &Context) -> Result<Vec<SocketAddr>, Halt> {
     let servers = cx.cluster().control_plane()?.servers().await?;
-    Ok(servers.iter().map(|server| server.address).collect())
+    let slice = cx.objects().get(&Key::slice("default", "kubernetes")).await?;
+    let mut all: BTreeSet<SocketAddr> = servers.iter().map(|server| server.address).collect();
+    all.extend(listed(&slice));
+    Ok(all.into_iter().collect())
+}
+
+/// The endpoints of an EndpointSlice at its first port.
+fn listed(slice: &Value) -> Vec<SocketAddr> {
+    let port = slice.pointer("/ports/0/port").and_then(Value::as_u64);
+    let port = port.and_then(|port| u16::try_from(port).ok());
+    let endpoints = slice["endpoints"].as_array().into_iter().flatten();
+    let addresses = endpoints.filter_map(|endpoint| endpoint.pointer("/addresses/0")?.as_str()?.parse().ok());
+    addresses
+        .zip(iter::repeat(port))
+        .filter_map(|(address, port): (IpAddr, _)| Some(SocketAddr::new(address, port?)))
+        .collect()
 }
 
 /// Agents by their nodes, and how many connections to these addresses each has: at least one, or it is not shown that
@@ -120,7 +142,21 @@ pub async fn reset(cx: &Context, agents: &[(String, u32)], servers: &[SocketAddr
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn what_the_kubernetes_service_lists_is_an_address_of_api_servers() {
+        let slice = json!({
+            "ports": [{ "name": "https", "port": 6443 }],
+            "endpoints": [{ "addresses": ["192.0.2.9"] }, { "addresses": ["2001:db8::9"] }],
+        });
+        let found: Vec<String> = listed(&slice).iter().map(SocketAddr::to_string).collect();
+        assert_eq!(found, ["192.0.2.9:6443", "[2001:db8::9]:6443"]);
+        assert!(listed(&json!({ "endpoints": [{ "addresses": ["192.0.2.9"] }] })).is_empty());
+        assert!(listed(&json!({})).is_empty());
+    }
 
     #[test]
     fn both_ways_to_each_server_are_cut_and_nothing_else() {

@@ -6,20 +6,17 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::Canary;
+use crate::b_apiserver::kubernetes::no_restart;
 use cluster::{AgentState, ApiEndpoint};
 use faults::{Connections, FaultError, RedirectedAgent};
 use harness::{
-    agents,
+    agents, api_cut,
     context::Context,
-    names::Key,
     probing,
     verdict::Halt,
     waiting::{Within, eventually, has_lasted},
 };
-use serde_json::Value;
-
-use super::Canary;
-use crate::b_apiserver::kubernetes::no_restart;
 
 /// How long its Service has no backend, at least, as the claims name it.
 pub(in crate::b_apiserver) const EMPTY: Duration = Duration::from_secs(5);
@@ -193,22 +190,8 @@ pub(in crate::b_apiserver) async fn ends(
     cx: &Context,
     configured: &[SocketAddr],
 ) -> Result<Vec<SocketAddr>, Halt> {
-    let mut ends = configured.to_vec();
-    let servers = cx.cluster().control_plane()?.servers().await?;
-    ends.extend(servers.iter().map(|server| server.address));
-    let slice = cx.objects().get(&Key::slice("default", "kubernetes")).await?;
-    let port = slice.pointer("/ports/0/port").and_then(Value::as_u64);
-    let port = port.and_then(|port| u16::try_from(port).ok());
-    for endpoint in slice["endpoints"].as_array().into_iter().flatten() {
-        let address = endpoint
-            .pointer("/addresses/0")
-            .and_then(|address| address.as_str()?.parse().ok());
-        ends.extend(
-            address
-                .zip(port)
-                .map(|(address, port): (std::net::IpAddr, u16)| SocketAddr::new(address, port)),
-        );
-    }
+    let mut ends = api_cut::servers(cx).await?;
+    ends.extend(configured);
     ends.sort_unstable();
     ends.dedup();
     Ok(ends)
