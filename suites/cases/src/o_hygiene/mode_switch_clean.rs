@@ -8,7 +8,8 @@ use std::time::Duration;
 use cluster::{Stop, Variant};
 use faults::StoppedAgent;
 use harness::{
-    agents, background,
+    agents,
+    background::{self, Background},
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     fence,
@@ -45,6 +46,9 @@ pub(crate) const CASE: Case = Case {
     run: |cx| Box::pin(run(cx)),
 };
 
+/// The hold times' source ports: none of a client that dialled while neither mode had its rules yet, for which conntrack goes
+/// on translating nothing.
+const SOURCE_PORTS: [u16; 2] = [11_000, 29_999];
 const KINDS: [Kind; 2] = [Kind::ClusterIp, Kind::NodePort];
 
 async fn run(cx: &Context) -> Result<(), Halt> {
@@ -70,7 +74,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.fault(&format!("agent of {node} ended, and started in its other mode"));
     let within = Within::from_now(cx.limits().heal);
     agents::ready(cx, node, &before, within).await?;
-    serves_and_follows(cx, node, &services, &backends[..2], within).await?;
+    let [first, second] = [0, 1].map(|step| background::shares(SOURCE_PORTS, 2)[step]);
+    serves_and_follows(cx, node, &services, &backends[..2], within, first).await?;
 
     cx.phase("and in its own mode again");
     let before = cx.cluster().agents()?.state(node).await?;
@@ -78,7 +83,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.fault(&format!("agent of {node} started in its own mode"));
     let within = Within::from_now(cx.limits().heal);
     agents::ready(cx, node, &before, within).await?;
-    serves_and_follows(cx, node, &services, &backends[1..], within).await
+    serves_and_follows(cx, node, &services, &backends[1..], within, second).await
 }
 
 /// Verdict: the node serves the first backend, and the second once the EndpointSlices list that alone.
@@ -88,6 +93,7 @@ async fn serves_and_follows(
     services: &[Listed],
     backends: &[Backend],
     within: Within,
+    ports: [u16; 2],
 ) -> Result<(), Halt> {
     let [now, next] = backends else {
         return Err(Halt::Harness(format!(
@@ -102,8 +108,14 @@ async fn serves_and_follows(
         let written = service.list(cx, std::slice::from_ref(next)).await?;
         since = Within::from(written.at, cx.limits().endpoints);
     }
-    background::judge_held(cx, &dialled(cx, node, services, next).await?, since).await?;
-    Ok(())
+    let dialled = dialled(cx, node, services, next).await?;
+    frontends::judge_all_briefly(cx, &dialled, since).await?;
+    let mut windows = Vec::new();
+    for (clients, targets) in &dialled {
+        let clients: Vec<_> = clients.iter().map(|client| (client.clone(), ports)).collect();
+        windows.push(Background::start_from(cx, &clients, targets, cx.limits().hold).await?);
+    }
+    frontends::hold_all(cx, windows).await
 }
 
 /// What clients of the node, and the one outside through it, meet if this backend alone is listed.
