@@ -203,9 +203,16 @@ fn end_opening(
         return Ok(());
     }
     let maps = Lookup::new(connections);
-    for (key, remembered) in connections.opening()? {
-        if batch.unanswering().is_stale(&key, &remembered, &maps) {
-            done.asking.insert(key.cookie);
+    let is_stale = |key: &_, remembered: &_| batch.unanswering().is_stale(key, remembered, &maps);
+    // Whether a connection is being opened is known to its network namespace alone, and each is looked through with all of the
+    // machine's TCP sockets. What the programs remember shows whether there is any to look for.
+    let mut is_any = false;
+    connections.sockets(&mut |key, remembered| is_any = is_any || is_stale(key, remembered))?;
+    if is_any {
+        for (key, remembered) in connections.opening()? {
+            if is_stale(&key, &remembered) {
+                done.asking.insert(key.cookie);
+            }
         }
     }
     maps.finish()?;

@@ -279,3 +279,19 @@ async fn a_connection_that_is_answered_between_two_looks_stays() {
     node.note_socket(answered, frontend, true);
     until(|| node.ended() == [2].into()).await;
 }
+
+#[tokio::test]
+async fn network_namespaces_are_looked_into_only_for_sockets_that_were_sent_to_the_departed_backend() {
+    let node = Node::new();
+    let (departures, metrics) = started(&node);
+    let gone = "TCP 10.0.0.1:8080";
+    note_asking(&node, 1, "TCP 10.96.0.1:80", "TCP 10.0.0.2:8080");
+    note_asking(&node, 2, "TCP 10.96.0.2:80", gone);
+    let (key, value) = flow(3, 8, "UDP 10.0.0.3:5353");
+    node.note_flow(key, value);
+    // Flows of UDP end after connections of TCP.
+    let both = vec![departed_tcp(gone), departed(3, "UDP 10.0.0.3:5353", 8)];
+    departures.send(told(both), Bounded::default());
+    until(|| metrics.udp_flows_ended.at([]).get() > 0).await;
+    assert_eq!(node.looked_for_opening(), 0);
+}

@@ -335,7 +335,8 @@ async fn fragments_go_out_in_their_order_where_connections_are_tracked() {
         return;
     }
     loopback_up().await;
-    let rules = "table ip tracked { chain out { type filter hook output priority 0; ct state new accept; }; }";
+    let rules =
+        "table ip tracked { chain out { type filter hook output priority 0; ct state new accept; }; }";
     let nft = Command::new("nft").arg(rules).status().expect("nft");
     assert!(nft.success(), "{rules}");
     let (_, port) = server(Mode::Prompt, "b1", "127.0.0.1", &Sink::default()).await;
