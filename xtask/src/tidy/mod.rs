@@ -36,7 +36,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 const MANY_LINES: usize = 800;
 
 /// Crates that may hold `unsafe`: they call the kernel.
-const UNSAFE: [&str; 4] = ["ebpf/loader", "ebpf/programs", "suites/cluster", "suites/lab"];
+const UNSAFE: [&str; 5] = [
+    "ebpf/loader",
+    "ebpf/programs",
+    "suites/cluster",
+    "suites/lab",
+    "suites/probe",
+];
 
 /// The only crate that imports aya.
 const AYA: [&str; 1] = ["ebpf/loader"];
