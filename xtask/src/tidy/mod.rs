@@ -304,10 +304,10 @@ mod tests {
             "unsafe",
             "// x\n".repeat(MANY_LINES)
         );
-        source("suites/probe/src/lib.rs", &text, &mut found);
+        source("suites/harness/src/lib.rs", &text, &mut found);
         assert_eq!((found.errors.len(), found.questions.len()), (3, 1), "{found:?}");
         let all = [found.errors, found.questions].concat();
-        assert!(all.iter().all(|line| line.starts_with("suites/probe/src/lib.rs")));
+        assert!(all.iter().all(|line| line.starts_with("suites/harness/src/lib.rs")));
     }
 
     #[test]
