@@ -307,7 +307,10 @@ mod tests {
         source("suites/harness/src/lib.rs", &text, &mut found);
         assert_eq!((found.errors.len(), found.questions.len()), (3, 1), "{found:?}");
         let all = [found.errors, found.questions].concat();
-        assert!(all.iter().all(|line| line.starts_with("suites/harness/src/lib.rs")));
+        assert!(
+            all.iter()
+                .all(|line| line.starts_with("suites/harness/src/lib.rs"))
+        );
     }
 
     #[test]

@@ -13,7 +13,7 @@ use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     fence,
-    frontend_kinds::{Kind, inside_and_outside},
+    frontend_kinds::Kind,
     frontends::{self, Vantage},
     pods::Backend,
     probing,
@@ -118,7 +118,10 @@ async fn serves_and_follows(
     frontends::hold_all(cx, windows).await
 }
 
-/// What clients of the node, and the one outside through it, meet if this backend alone is listed.
+/// What clients of the node meet at ClusterIPs, and the one outside at the node's ports, if this backend alone is listed.
+///
+/// Pods don't dial node ports: a datapath may give those datagrams source ports of its own, outside of what kernels give sockets,
+/// and so [`SOURCE_PORTS`] of the same pod's other sockets.
 async fn dialled(
     cx: &Context,
     node: &str,
@@ -129,7 +132,11 @@ async fn dialled(
     for service in services {
         targets.extend(service.serves(cx, std::slice::from_ref(backend)).await?);
     }
-    let [inside, outside] = inside_and_outside(&through(node, targets));
+    let (inside, outside): (Vec<_>, Vec<_>) = through(node, targets)
+        .into_iter()
+        .partition(|(kind, _)| *kind == Kind::ClusterIp);
+    let [inside, outside] =
+        [inside, outside].map(|targets| targets.into_iter().map(|(_, target)| target).collect());
     let beyond = cx.clients().outside().map(|client| (vec![client], outside));
     Ok([(cx.clients().on(node), inside)]
         .into_iter()
