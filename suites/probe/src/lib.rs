@@ -10,7 +10,8 @@
 //! *before* it answers: for every answer that a client has, the line exists.
 //!
 //! - `cli`: the command line, shared with `plumbline probe`.
-//! - `wire`, `http`: what goes over a connection. `stream`: sockets of TCP and SCTP. `transfer`: many bytes over one. `clock`: times of one process. `socket_options`: those without a wrapper.
+//! - `wire`, `http`: what goes over a connection. `stream`: sockets of TCP and SCTP. `transfer`: many bytes over one.
+//!   `clock`: times of one process. `socket_options`: those without a wrapper.
 //! - `client/`: `pace` (when attempts start), `attempt`, `flow` (established flows), `persistent_sockets` (sockets that stay
 //!   open), `fragments` and `fragment_capture` (fragments sent and seen), `transfer`, `tls`, `socket`; `output` and `history_buffer` (where attempts are
 //!   written), `control` (readers of a kept history).

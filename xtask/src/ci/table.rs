@@ -287,7 +287,11 @@ fn clusters() -> Vec<Part> {
         ),
         suite(
             "kube-proxy-iptables",
-            vec![kube_proxy, need("netfilter", "iptables")],
+            vec![
+                kube_proxy,
+                need("netfilter", "iptables"),
+                need("netfilter", "nft"),
+            ],
             lab(
                 Some("kube-proxy-iptables"),
                 "plumbline-iptables",

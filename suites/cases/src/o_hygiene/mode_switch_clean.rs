@@ -9,7 +9,7 @@ use cluster::{Stop, Variant};
 use faults::StoppedAgent;
 use harness::{
     agents,
-    background::{self, Background},
+    background::Background,
     case::{Case, Families, Needs, Rights, Tier},
     context::Context,
     fence,
@@ -48,7 +48,7 @@ pub(crate) const CASE: Case = Case {
 
 /// The hold times' source ports: none of a client that dialled while neither mode had its rules yet, for which conntrack goes
 /// on translating nothing.
-const SOURCE_PORTS: [u16; 2] = [11_000, 29_999];
+const SOURCE_PORTS: [[u16; 2]; 2] = [[11_000, 20_499], [20_500, 29_999]];
 const KINDS: [Kind; 2] = [Kind::ClusterIp, Kind::NodePort];
 
 async fn run(cx: &Context) -> Result<(), Halt> {
@@ -74,7 +74,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.fault(&format!("agent of {node} ended, and started in its other mode"));
     let within = Within::from_now(cx.limits().heal);
     agents::ready(cx, node, &before, within).await?;
-    let [first, second] = [0, 1].map(|step| background::shares(SOURCE_PORTS, 2)[step]);
+    let [first, second] = SOURCE_PORTS;
     serves_and_follows(cx, node, &services, &backends[..2], within, first).await?;
 
     cx.phase("and in its own mode again");

@@ -77,8 +77,8 @@ pub(super) fn reason(report: &CaseReport, exemptions: &[Exemption]) -> Option<St
     Some(format!("{}: {}", exemption.claim, exemption.reason))
 }
 
-/// Adds the reason if the case is exempt, and a warning if it passed all the same; or a warning that names the part of a failure that no exemption of its claims
-/// covers.
+/// Adds the reason if the case is exempt, and a warning if it passed all the same; or a warning that names the part of a
+/// failure that no exemption of its claims covers.
 pub(super) fn with_reason(mut report: CaseReport, exemptions: &[Exemption]) -> (CaseReport, Option<String>) {
     let reason = reason(&report, exemptions);
     if reason.is_some() && report.verdict == Verdict::Pass {

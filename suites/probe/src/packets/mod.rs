@@ -1,5 +1,5 @@
-//! Packets as such, without a socket of TCP or UDP: `ring` (those on all devices), `capture` (those on one), `echo` (an ICMP echo and one of a
-//! protocol that nothing speaks).
+//! Packets as such, without a socket of TCP or UDP: `ring` (those on all devices), `capture` (those on one), `echo` (an
+//! ICMP echo and one of a protocol that nothing speaks).
 
 mod capture;
 mod echo;
