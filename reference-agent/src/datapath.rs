@@ -5,6 +5,7 @@
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    path::PathBuf,
 };
 
 use doctor::{Evicted, EvictionError, Found, Inventory, Leftovers, LooseProgram};
@@ -133,6 +134,7 @@ pub trait Datapath: Send {
 pub struct KernelDatapath {
     shared: Shared,
     leftovers: Leftovers,
+    cgroup: PathBuf,
     adopted: bool,
     first: bool,
 }
@@ -148,6 +150,7 @@ impl KernelDatapath {
         Ok(Self {
             leftovers: Leftovers::of(&datapath)?,
             shared: Shared::new(datapath),
+            cgroup: options.cgroup.clone(),
             adopted,
             first,
         })
@@ -176,7 +179,10 @@ impl Datapath for KernelDatapath {
     }
 
     fn connections(&self) -> Result<KernelConnections, LoaderError> {
-        Ok(KernelConnections::new(self.shared.lock().maps())?)
+        Ok(KernelConnections::new(
+            self.shared.lock().maps(),
+            self.cgroup.clone(),
+        )?)
     }
 
     fn adopted(&self) -> bool {

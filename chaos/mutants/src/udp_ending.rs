@@ -158,14 +158,13 @@ impl<C: Connections> Connections for Ending<C> {
         self.inner.end_sockets(backend, cookies)
     }
 
-    fn opening(&self) -> Result<Vec<(SocketRevnatKey, SocketRevnat)>, LoaderError> {
-        self.inner.opening()
-    }
-
-    fn end_opening(&self, cookies: &HashSet<u64>) -> Result<usize, LoaderError> {
+    fn end_opening(
+        &self,
+        is_to_end: &mut dyn FnMut(&SocketRevnatKey, &SocketRevnat) -> bool,
+    ) -> Result<usize, LoaderError> {
         match self.which {
             Which::ButOpening => Ok(0),
-            _ => self.inner.end_opening(cookies),
+            _ => self.inner.end_opening(is_to_end),
         }
     }
 }

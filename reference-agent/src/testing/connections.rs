@@ -107,28 +107,24 @@ impl Connections for NodeConnections {
         Ok(ended)
     }
 
-    fn opening(&self) -> Result<Vec<(SocketRevnatKey, SocketRevnat)>, LoaderError> {
+    fn end_opening(
+        &self,
+        is_to_end: &mut dyn FnMut(&SocketRevnatKey, &SocketRevnat) -> bool,
+    ) -> Result<usize, LoaderError> {
         let mut state = self.0.lock();
         state.records.looks += 1;
-        let sockets = state.records.sockets.iter();
-        let waiting = sockets.filter(|(key, (_, connected))| key.backend.protocol == TCP && !connected);
-        Ok(waiting
-            .map(|(key, (remembered, _))| (*key, *remembered))
-            .collect())
-    }
-
-    fn end_opening(&self, cookies: &HashSet<u64>) -> Result<usize, LoaderError> {
+        // The lock is not held meanwhile: what decides reads the maps.
+        let mut sockets = state.records.sockets.clone();
+        drop(state);
+        let is_waiting = |key: &SocketRevnatKey, connected: bool| key.backend.protocol == TCP && !connected;
+        sockets
+            .retain(|key, (remembered, connected)| is_waiting(key, *connected) && is_to_end(key, remembered));
         let mut state = self.0.lock();
-        let waiting = |key: &SocketRevnatKey, connected: bool| {
-            key.backend.protocol == TCP && !connected && cookies.contains(&key.cookie)
-        };
-        let records = &mut state.records;
-        let ended = records
-            .sockets
-            .extract_if(.., |key, (_, connected)| waiting(key, *connected));
-        let ended: BTreeSet<u64> = ended.map(|(key, _)| key.cookie).collect();
-        records.ended.extend(&ended);
-        Ok(ended.len())
+        for key in sockets.keys() {
+            state.records.sockets.remove(key);
+            state.records.ended.insert(key.cookie);
+        }
+        Ok(sockets.len())
     }
 }
 

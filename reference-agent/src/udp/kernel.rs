@@ -1,12 +1,14 @@
 //! The kernel's maps and sockets.
 
-use std::{collections::HashSet, net::SocketAddr};
+use std::{collections::HashSet, net::SocketAddr, path::PathBuf};
 
 use lb_abi::{
     Address, Backend, BackendId, Chosen, ChosenKey, Flow, Frontend, FrontendKey, Port, SocketRevnat,
     SocketRevnatKey, TCP, Tuple, address_flags,
 };
-use lb_loader::{LoaderError, MapError, Maps, Opening, Table, Terminated, terminate_udp};
+use lb_loader::{
+    LoaderError, MapError, Maps, Opening, Table, Terminated, opening, terminate_opening, terminate_udp,
+};
 
 use super::{Connections, LiveMaps, namespaces::each_namespace};
 
@@ -22,15 +24,17 @@ pub struct KernelConnections {
     frontends: Table<FrontendKey, Frontend>,
     addresses: Table<Address, u32>,
     backends: Table<BackendId, Backend>,
+    cgroup: PathBuf,
 }
 
 impl KernelConnections {
-    /// Of a datapath's maps.
+    /// Of a datapath's maps, whose socket programs are at this cgroup.
     ///
     /// # Errors
     /// No descriptor is left.
-    pub fn new(maps: &Maps) -> Result<Self, MapError> {
+    pub fn new(maps: &Maps, cgroup: PathBuf) -> Result<Self, MapError> {
         Ok(Self {
+            cgroup,
             flows: maps.conntrack.try_clone()?,
             chosen: maps.chosen.try_clone()?,
             reverse: maps.socket_revnat.try_clone()?,
@@ -76,7 +80,7 @@ impl Connections for KernelConnections {
 
     fn end_sockets(&self, backend: SocketAddr, cookies: &HashSet<u64>) -> Result<usize, LoaderError> {
         let mut ended = 0;
-        each_namespace(|namespace| {
+        each_namespace(&self.cgroup, |namespace| {
             for _ in 0..CALLS {
                 let Terminated { ended: now, more, .. } = terminate_udp(namespace, backend, cookies)?;
                 ended += now;
@@ -89,10 +93,14 @@ impl Connections for KernelConnections {
         Ok(ended)
     }
 
-    fn opening(&self) -> Result<Vec<(SocketRevnatKey, SocketRevnat)>, LoaderError> {
-        let mut asking = Vec::new();
-        each_namespace(|namespace| {
-            for Opening { cookie, peer } in lb_loader::opening(namespace)? {
+    fn end_opening(
+        &self,
+        is_to_end: &mut dyn FnMut(&SocketRevnatKey, &SocketRevnat) -> bool,
+    ) -> Result<usize, LoaderError> {
+        let mut ended = 0;
+        each_namespace(&self.cgroup, |namespace| {
+            let mut to_end = HashSet::new();
+            for Opening { cookie, peer } in opening(namespace)? {
                 let backend = Backend {
                     address: peer.ip().into(),
                     port: Port::new(peer.port()),
@@ -104,20 +112,13 @@ impl Connections for KernelConnections {
                     backend,
                     pad: 0,
                 };
-                asking.extend(self.reverse.get(&key)?.map(|remembered| (key, remembered)));
+                let remembered = self.reverse.get(&key)?;
+                if remembered.is_some_and(|remembered| is_to_end(&key, &remembered)) {
+                    to_end.insert(cookie);
+                }
             }
-            Ok::<_, LoaderError>(())
-        })?;
-        Ok(asking)
-    }
-
-    fn end_opening(&self, cookies: &HashSet<u64>) -> Result<usize, LoaderError> {
-        if cookies.is_empty() {
-            return Ok(0);
-        }
-        let mut ended = 0;
-        each_namespace(|namespace| {
-            ended += lb_loader::terminate_opening(namespace, cookies)?;
+            // To list them again takes as long, whosever the namespace is: the kernel goes through all TCP sockets of the machine.
+            ended += terminate_opening(namespace, &to_end)?;
             Ok::<_, LoaderError>(())
         })?;
         Ok(ended)

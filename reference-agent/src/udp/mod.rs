@@ -24,7 +24,7 @@
 //! | `lookup` | the maps, read as the programs do, at the moment they are asked |
 //! | `worker` | one batch after the other; failures are tried again |
 //! | `kernel` | the kernel's maps and sockets |
-//! | `namespaces` | the network namespaces in which sockets may be |
+//! | `namespaces` | the network namespaces of the sockets that the programs translate for |
 //!
 //! # Bounds
 //! [`WAITING`] backends of each protocol and as many frontends wait, each once. TCP backends beyond that, and those that left while
@@ -52,7 +52,6 @@ use lb_loader::LoaderError;
 pub use self::{
     batch::Batch,
     kernel::KernelConnections,
-    namespaces::{NAMESPACES, each_namespace},
     worker::{Departures, RETRY, TRIES, WAITING, Worker},
 };
 
@@ -103,22 +102,20 @@ pub trait Connections: LiveMaps + Send {
     /// The kernel's error.
     fn backends(&self) -> Result<Vec<(BackendId, Backend)>, LoaderError>;
 
-    /// Ends the connections of these sockets, as far as they are connected to the backend, in every network namespace. The
-    /// result: how many.
+    /// Ends the connections of these sockets, as far as they are connected to the backend, in every network namespace in which
+    /// the programs translate. The result: how many.
     ///
     /// # Errors
     /// The kernel's error.
     fn end_sockets(&self, backend: SocketAddr, cookies: &HashSet<u64>) -> Result<usize, LoaderError>;
 
-    /// TCP sockets in every network namespace that wait for an answer to their SYN, of those that SOCKET_REVNAT has.
+    /// Of the TCP sockets there that wait for an answer to their SYN and that SOCKET_REVNAT has, ends those for which `is_to_end`
+    /// is true. The result: how many.
     ///
     /// # Errors
     /// The kernel's error.
-    fn opening(&self) -> Result<Vec<(SocketRevnatKey, SocketRevnat)>, LoaderError>;
-
-    /// Ends those of these sockets that still wait. The result: how many.
-    ///
-    /// # Errors
-    /// The kernel's error.
-    fn end_opening(&self, cookies: &HashSet<u64>) -> Result<usize, LoaderError>;
+    fn end_opening(
+        &self,
+        is_to_end: &mut dyn FnMut(&SocketRevnatKey, &SocketRevnat) -> bool,
+    ) -> Result<usize, LoaderError>;
 }

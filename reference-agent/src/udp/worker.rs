@@ -209,16 +209,17 @@ fn end_opening(
     let mut is_any = false;
     connections.sockets(&mut |key, remembered| is_any = is_any || is_stale(key, remembered))?;
     if is_any {
-        for (key, remembered) in connections.opening()? {
-            if is_stale(&key, &remembered) {
+        let ended = connections.end_opening(&mut |key, remembered| {
+            let is_asking = is_stale(key, remembered);
+            let is_again = is_asking && before.contains(&key.cookie);
+            if is_asking && !is_again {
                 done.asking.insert(key.cookie);
             }
-        }
+            is_again
+        });
+        done.unanswered = ended?;
     }
-    maps.finish()?;
-    let unanswered = done.asking.extract_if(|cookie| before.contains(cookie)).collect();
-    done.unanswered = connections.end_opening(&unanswered)?;
-    Ok(())
+    maps.finish()
 }
 
 fn try_end(batch: &Batch, connections: &impl Connections, done: &mut Done) -> Result<(), LoaderError> {
