@@ -88,7 +88,7 @@ impl Mutant {
             Self::UdpChoicesKept => &["udp-zero-and-back", "udp-backend-replaced"],
             Self::FlowsFlushed => &["udp-healthy-flow-kept"],
             Self::RepliesUntranslated => &["reply-from-frontend"],
-            Self::UnreadyServed => &["unready-no-new"],
+            Self::UnreadyServed => &["unready-no-new", "clusterip-from-pod"],
             Self::DrainingPreferred => &["terminating-not-preferred"],
             Self::TerminatingLeftOut => &["terminating-fallback"],
             Self::StoppedServed => &["terminating-unserving-none"],

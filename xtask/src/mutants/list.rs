@@ -1,4 +1,4 @@
-//! The mutants, from `plumbline-mutant list --json`.
+//! The mutants, from `plumbline-mutant list --json`, and what their cases need, from `plumbline list --json`.
 
 use std::{collections::BTreeSet, process::Command};
 
@@ -10,14 +10,13 @@ use crate::steps;
 
 /// All of them.
 pub(super) fn list() -> anyhow::Result<Vec<Mutant>> {
-    let program = steps::programs()?.join("plumbline-mutant");
-    let output = Command::new(&program)
-        .args(["list", "--json"])
-        .output()
-        .context("failed to start plumbline-mutant")?;
-    let listed: Vec<Value> =
-        serde_json::from_slice(&output.stdout).context("plumbline-mutant list printed no JSON")?;
-    listed
+    let cases = listed("plumbline")?;
+    let of_both_families: BTreeSet<&str> = cases
+        .iter()
+        .filter(|case| case["needs"]["families"] == "dual-stack")
+        .filter_map(|case| case["id"].as_str())
+        .collect();
+    listed("plumbline-mutant")?
         .iter()
         .map(|one| {
             let name = one["name"].as_str().context("a mutant without a name")?;
@@ -31,12 +30,24 @@ pub(super) fn list() -> anyhow::Result<Vec<Mutant>> {
             }
             let through = one["through"].as_object().into_iter().flatten();
             let run = |(row, case): (&String, &Value)| Some((row.clone(), case.as_str()?.to_owned()));
+            let named = caught_by.union(&passed_by);
+            let of_both = named.filter(|case| of_both_families.contains(case.as_str()));
             Ok(Mutant {
                 name: name.to_owned(),
+                of_both_families: of_both.cloned().collect(),
                 caught_by,
                 passed_by,
                 through: through.filter_map(run).collect(),
             })
         })
         .collect()
+}
+
+/// What `list --json` of a built program prints.
+fn listed(program: &str) -> anyhow::Result<Vec<Value>> {
+    let output = Command::new(steps::programs()?.join(program))
+        .args(["list", "--json"])
+        .output()
+        .with_context(|| format!("failed to start {program}"))?;
+    serde_json::from_slice(&output.stdout).with_context(|| format!("{program} list printed no JSON"))
 }

@@ -4,7 +4,7 @@
 //! about something else: a failure of an agent that does not work at all shows nothing. A mutant may also name cases
 //! that must pass, which guards against wrong failures. Some have no bug at all, and only name these. The agent without
 //! a bug runs as well: a case that fails on it can kill nothing. Each mutant is one run, whose cases share a lab unless
-//! they are disruptive. Many runs are concurrent, the longest by the durations of the agent without a bug first.
+//! they are disruptive, of IPv4, or of both families where a case needs both. Many runs are concurrent, the longest by the durations of the agent without a bug first.
 //! Inconclusive cases run once more.
 //!
 //! `brand_x.rs`: a mutant as a user's implementation; `list.rs`: the mutants; `trial.rs`: one run; `room.rs`: when it
@@ -77,6 +77,8 @@ const PER_PROCESSOR: usize = 4;
 const ONCE_MORE: usize = 1;
 /// The recovery limit.
 const T_HEAL: Duration = Duration::from_secs(90);
+/// The option of `plumbline run` for a lab of both families.
+const DUAL: &str = "--dual";
 /// Controls: the first of these that is not meant to catch the mutant must pass on it.
 const CONTROLS: [&str; 2] = ["clusterip-from-pod", "kubesvc-reachable"];
 
@@ -134,6 +136,8 @@ struct Mutant {
     passed_by: BTreeSet<String>,
     /// The case to run for a row that is no case.
     through: BTreeMap<String, String>,
+    /// Ids of those that need both families.
+    of_both_families: BTreeSet<String>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
@@ -154,12 +158,30 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         );
     }
     steps::ask_for_root("making the clusters")?;
-    let baseline = if arguments.baseline.is_empty() {
+    // Every case runs in the families that were asked for.
+    if arguments.every_case || arguments.run.iter().any(|argument| argument == DUAL) {
+        for mutant in &mut mutants {
+            mutant.of_both_families.clear();
+        }
+    }
+    let mut baseline = if arguments.baseline.is_empty() {
         let named = mutants.iter().flat_map(Mutant::tried);
-        unmutated((!arguments.every_case).then(|| named.collect()), &arguments.run)?
+        unmutated(
+            (!arguments.every_case).then(|| named.collect()),
+            false,
+            &arguments.run,
+        )?
     } else {
         joined(&arguments.baseline)?
     };
+    let of_both: BTreeSet<&str> = mutants
+        .iter()
+        .flat_map(|mutant| &mutant.of_both_families)
+        .map(String::as_str)
+        .collect();
+    if !of_both.is_empty() {
+        baseline.extend(unmutated(Some(of_both), true, &arguments.run)?);
+    }
     if let Some((case, Outcome { verdict, .. })) =
         baseline.iter().find(|(_, outcome)| failing(&outcome.verdict))
     {
@@ -244,9 +266,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The verdicts on the agent without a bug; inconclusive cases run once more, as for mutants. Its failures are shown.
-fn unmutated(cases: Option<BTreeSet<&str>>, more: &[String]) -> anyhow::Result<Outcomes> {
-    let trial = Trial { mutant: None, cases };
+/// The verdicts on the agent without a bug, in a lab of both families if `dual`; inconclusive cases run once more, as for mutants. Its failures are shown.
+fn unmutated(cases: Option<BTreeSet<&str>>, dual: bool, more: &[String]) -> anyhow::Result<Outcomes> {
+    let trial = Trial {
+        mutant: None,
+        cases,
+        dual,
+    };
     let mut tried = trial.run(more)?;
     let report = trial.report();
     for line in outcome::shown(&report, &["FAIL ", "INCONCLUSIVE "]) {
@@ -269,6 +295,7 @@ fn trials<'a>(mutants: &'a [Mutant], baseline: &Outcomes, every_case: bool) -> V
     let trial = |mutant: &'a Mutant| Trial {
         mutant: Some(mutant),
         cases: (!every_case).then(|| mutant.tried()),
+        dual: !mutant.of_both_families.is_empty(),
     };
     mutants.into_iter().map(trial).collect()
 }
@@ -371,6 +398,7 @@ mod tests {
             caught_by: caught_by.iter().map(|case| (*case).to_owned()).collect(),
             passed_by: BTreeSet::new(),
             through: BTreeMap::new(),
+            of_both_families: BTreeSet::new(),
         }
     }
 
@@ -427,6 +455,7 @@ mod tests {
         let trial = Trial {
             mutant: Some(&mutant),
             cases: Some(mutant.tried()),
+            dual: false,
         };
         let open =
             |pairs: &[(&str, &str)]| trial.open(&Ok(outcomes(pairs))).map(|trial| trial.cases.unwrap());
@@ -467,5 +496,15 @@ mod tests {
                 .iter()
                 .all(|trial| trial.cases.is_none())
         );
+    }
+
+    #[test]
+    fn a_mutant_whose_case_needs_both_families_meets_all_of_its_cases_in_both() {
+        let mut both = mutant("both", &["a", "b"]);
+        both.of_both_families.insert("b".to_owned());
+        let mutants = [both, mutant("one", &["a"])];
+        let all = trials(&mutants, &Outcomes::new(), false);
+        let dual: Vec<_> = all.iter().map(|trial| (trial.name(), trial.dual)).collect();
+        assert_eq!(dual, [("both", true), ("one", false)]);
     }
 }

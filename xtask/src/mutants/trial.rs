@@ -12,7 +12,7 @@ use std::{
 use anyhow::Context as _;
 
 use super::{
-    Mutant, OUT, UNMUTATED,
+    DUAL, Mutant, OUT, UNMUTATED,
     outcome::{Outcomes, outcomes},
 };
 use crate::steps;
@@ -23,6 +23,8 @@ pub(super) struct Trial<'a> {
     pub(super) mutant: Option<&'a Mutant>,
     /// The cases; `None` for all.
     pub(super) cases: Option<BTreeSet<&'a str>>,
+    /// In a lab of both families.
+    pub(super) dual: bool,
 }
 
 impl<'a> Trial<'a> {
@@ -48,6 +50,7 @@ impl<'a> Trial<'a> {
         Some(Self {
             mutant: self.mutant,
             cases: cases?,
+            dual: self.dual,
         })
     }
 
@@ -81,6 +84,9 @@ impl<'a> Trial<'a> {
             };
             let cases: Vec<&str> = cases.iter().map(run).collect();
             command.args(["--filter", &format!("^({})$", cases.join("|"))]);
+        }
+        if self.dual {
+            command.arg(DUAL);
         }
         if let Some(mutant) = self.mutant {
             command.args(["--mutant", &mutant.name]);
