@@ -117,9 +117,10 @@ impl Only {
                 return (!is_inside).then(|| format!("the axis '{}'", axis.name));
             }
             let outside = axis.findings.iter().find(|finding| {
-                let dialled = address(&finding.subject);
-                let family = dialled.map_or_else(|| family_of_axis(&axis.name), |at| Some(family(at.ip())));
-                let frontend = dialled.and_then(|at| self.frontend(&finding.subject, at.ip()));
+                let dialled = dialled(&finding.subject);
+                let family =
+                    dialled.map_or_else(|| family_of_axis(&axis.name), |(_, at)| Some(family(at.ip())));
+                let frontend = dialled.and_then(|(name, at)| self.frontend(name, at.ip()));
                 let is_of_it = frontend.is_some_and(|one| self.frontends.contains(&one));
                 !(self.has_family(family) && (self.frontends.is_empty() || is_of_it))
             })?;
@@ -131,11 +132,10 @@ impl Only {
         self.families.is_empty() || family.is_some_and(|family| self.families.contains(&family))
     }
 
-    fn frontend(&self, subject: &str, address: IpAddr) -> Option<Frontend> {
+    fn frontend(&self, name: &str, address: IpAddr) -> Option<Frontend> {
         if self.nodes.contains(&address) {
             return Some(Frontend::NodePort);
         }
-        let (name, _) = subject.rsplit_once(" (")?;
         match name.rsplit([' ', ']']).next()? {
             "cip" => Some(Frontend::ClusterIp),
             "lb" => Some(Frontend::LoadBalancer),
@@ -161,9 +161,12 @@ fn family_of_axis(name: &str) -> Option<Family> {
 }
 
 /// The dialled address, from the subject of a finding: `pod@node1 to [axis] t lb (10.0.0.1:80), TCP`.
-fn address(subject: &str) -> Option<SocketAddr> {
-    let (_, rest) = subject.rsplit_once(" (")?;
-    rest.split(')').next()?.parse().ok()
+fn dialled(subject: &str) -> Option<(&str, SocketAddr)> {
+    // More in parentheses may follow it, such as the transport's "(connected)".
+    subject.match_indices(" (").find_map(|(end, opening)| {
+        let (inside, _) = subject[end + opening.len()..].split_once(')')?;
+        Some((&subject[..end], inside.parse().ok()?))
+    })
 }
 
 /// Whether the case lets the run end with exit code 1. An inconclusive case has shown no deviation either.
@@ -283,6 +286,16 @@ mod tests {
         let known = only(&[], &[Frontend::NodePort]);
         assert!(reason(&failed(&[node_port]), &known).is_some());
         assert_eq!(reason(&failed(&[node_port, V6]), &known), None);
+        let of_flows: (&str, &[&str]) = (
+            "IPv4, np",
+            &["5 flows, [IPv4, np] t node1 (172.30.0.11:30080) UDP (connected) from pod@node2"],
+        );
+        assert!(reason(&failed(&[of_flows]), &known).is_some());
+        let of_flows: (&str, &[&str]) = (
+            "IPv4, cip",
+            &["5 flows, [IPv4] t cip (10.96.0.7:80) UDP (connected) from pod@node2"],
+        );
+        assert!(reason(&failed(&[of_flows]), &only(&[], &[Frontend::ClusterIp])).is_some());
         assert!(reason(&failed(&[V6]), &only(&[], &[Frontend::LoadBalancer])).is_some());
         assert!(reason(&failed(&[V4]), &only(&[], &[Frontend::ClusterIp])).is_some());
         assert_eq!(
