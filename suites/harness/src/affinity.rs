@@ -38,7 +38,7 @@ pub async fn burst(cx: &Context, vantages: &Vantages) -> Result<Vec<Attempt>, Ha
     let of_each = vantages.groups().iter().flat_map(|(clients, targets)| {
         clients.iter().map(move |client| async move {
             let attempts = probe_briefly(cx, client, targets).await?;
-            let (attempts, _) = cx.answered_flows().without_repeated(targets, attempts);
+            let (attempts, _) = cx.known_flows().without_repeated(targets, attempts);
             Ok::<_, Halt>((client, targets, attempts))
         })
     });
@@ -51,7 +51,7 @@ pub async fn burst(cx: &Context, vantages: &Vantages) -> Result<Vec<Attempt>, Ha
                 breaks(cx, &target.axis, Effect::Bound, what, vec![finding]);
             }
         }
-        cx.answered_flows().add(&attempts);
+        cx.known_flows().add(&attempts);
         all.extend(attempts);
     }
     Ok(all)

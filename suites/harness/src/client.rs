@@ -14,7 +14,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::{history::History, pods::Backend, verdict::Halt};
+use crate::{history::History, pods::Backend, reused_flows::KnownFlows, verdict::Halt};
 
 /// How much of a client's stderr is kept for its error.
 const STDERR_BYTES: u64 = 64 * 1024;
@@ -143,6 +143,7 @@ impl Run {
         client: &Client,
         entries: Vec<PlanEntry>,
         history: Arc<History>,
+        flows: Arc<KnownFlows>,
     ) -> Result<Self, Halt> {
         let plan = Plan {
             client: client.name.clone(),
@@ -172,6 +173,7 @@ impl Run {
                 let attempt: Attempt =
                     serde_json::from_str(&line).map_err(|error| format!("{error} in {line:?}"))?;
                 history.attempt(&line, &attempt);
+                flows.note_failure(&attempt);
                 sink.lock().unwrap_or_else(PoisonError::into_inner).push(attempt);
             }
             Ok(())

@@ -33,7 +33,7 @@ use crate::{
     rate_turns::Turns,
     record::Record,
     report::Needed,
-    reused_flows::AnsweredFlows,
+    reused_flows::KnownFlows,
     time_spent::{Activity, Clock},
     verdict::Halt,
     waiting::Within,
@@ -85,7 +85,7 @@ pub struct Context {
     logs: Logs,
     axes: Axes,
     record: Record,
-    answered_flows: AnsweredFlows,
+    known_flows: Arc<KnownFlows>,
     clock: Clock,
     random: Mutex<StdRng>,
     /// Something else than writes to the API has been done to the cluster.
@@ -160,7 +160,7 @@ impl Context {
             own_services,
             axes,
             record: Record::default(),
-            answered_flows: AnsweredFlows::default(),
+            known_flows: Arc::default(),
             clock,
             has_faults: AtomicBool::new(false),
         })
@@ -389,9 +389,9 @@ impl Context {
         &self.own_services
     }
 
-    /// Flows of datagrams that were answered.
-    pub(crate) fn answered_flows(&self) -> &AnsweredFlows {
-        &self.answered_flows
+    /// Flows of its attempts so far.
+    pub(crate) fn known_flows(&self) -> &Arc<KnownFlows> {
+        &self.known_flows
     }
 
     /// What the case spends its time on.

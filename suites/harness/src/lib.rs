@@ -20,7 +20,7 @@
 //!   `conditions.rs` (of endpoints in hand-written slices), `own_services.rs` (the signal of fences, control Services),
 //!   `cleanup.rs`.
 //! - Probes: `client.rs`, `destination.rs`, `rate_turns.rs` (of rounds at the full rate, on a machine that is the cluster),
-//!   `logs.rs` (of backends), `reused_flows.rs` (datagrams that go on with a flow of before).
+//!   `logs.rs` (of backends), `reused_flows.rs` (attempts that go on with a flow of before).
 //! - The session: `context.rs`, and nothing but what a case has and makes. All below are functions over it.
 //! - Judging: `frontends.rs` (of a Service, and which clients dial them), `frontend_kinds.rs` (a Service with each kind that
 //!   a target declares), `probing.rs` (control, witness, verdict), `write_effect.rs` (what a row leans on, and what breaks

@@ -212,7 +212,8 @@ pub(crate) async fn judge_all_briefly(cx: &Context, groups: &[Vantage], within: 
     Ok(())
 }
 
-/// Judges attempts that have been made, but those that go on with a flow of before to a target that must refuse.
+/// Judges attempts that have been made, but those that go on with a flow of before and so decide nothing
+/// ([`KnownFlows::without_repeated`](crate::reused_flows::KnownFlows::without_repeated)).
 /// Returns those that were judged.
 pub(crate) async fn judge_attempts(
     cx: &Context,
@@ -221,7 +222,7 @@ pub(crate) async fn judge_attempts(
     attempts: Vec<Attempt>,
     probes: impl Fn(&Destination) -> usize,
 ) -> Result<Vec<Attempt>, Halt> {
-    let (attempts, repeated) = cx.answered_flows().without_repeated(targets, attempts);
+    let (attempts, repeated) = cx.known_flows().without_repeated(targets, attempts);
     let left_out = |target: &Destination, client: &Client| {
         let stream = target.stream(client);
         let is_of = |attempt: &&Attempt| {
@@ -234,7 +235,9 @@ pub(crate) async fn judge_attempts(
     let observed = Observed::new(&attempts, &logs, cx.limits().times());
     for target in targets {
         let expectations = clients.iter().map(|client| {
-            let at_least = probes(target).saturating_sub(left_out(target, client));
+            // Where most go on with flows of before, too few decide.
+            let all = probes(target);
+            let at_least = all.saturating_sub(left_out(target, client)).max(all.div_ceil(2));
             target.expectation(client, at_least)
         });
         let findings = expectations
@@ -243,7 +246,7 @@ pub(crate) async fn judge_attempts(
         cx.axes().judged(&target.axis, findings);
     }
     record_foreign(cx, targets, &attempts);
-    cx.answered_flows().add(&attempts);
+    cx.known_flows().add(&attempts);
     Ok(attempts)
 }
 
@@ -397,7 +400,7 @@ pub(crate) async fn settle_all(cx: &Context, groups: &[Vantage], within: Within)
         let (attempts, began) = in_turn(cx, clients, rounds, within.left()).await?;
         let attempts = attempts.concat();
         let took = began.saturating_duration_since(within.since);
-        cx.answered_flows().add(&attempts);
+        cx.known_flows().add(&attempts);
         let logs = cx.logs().if_needed(&targets, &attempts).await?;
         let observed = Observed::new(&attempts, &logs, cx.limits().times());
         record_foreign(cx, &targets, &attempts);
@@ -491,7 +494,8 @@ async fn in_turn(
 
 /// Starts entries on a client.
 pub(crate) async fn begin(cx: &Context, client: &Client, entries: Vec<PlanEntry>) -> Result<Run, Halt> {
-    Run::start(cx.cluster(), client, entries, Arc::clone(cx.history())).await
+    let flows = Arc::clone(cx.known_flows());
+    Run::start(cx.cluster(), client, entries, Arc::clone(cx.history()), flows).await
 }
 
 /// Runs entries on a client, to their end.

@@ -10,6 +10,7 @@ use std::{
 };
 
 use oracle::history::{Stage, Transport};
+use socket2::SockRef;
 use tokio::net::{TcpStream, UdpSocket};
 
 use super::{attempt::Trace, tls::Tls};
@@ -187,6 +188,8 @@ async fn connect(
         socket.bind(from)?;
     }
     trace.stage = Stage::Connect;
+    // Its port is known while it connects, and no more once that has failed.
+    let same = SockRef::from(&socket).try_clone()?;
     let mut connecting = pin!(socket.connect(destination));
     // After the first poll, a packet decides.
     let at_once = poll_fn(|context| Poll::Ready(connecting.as_mut().poll(context))).await;
@@ -194,6 +197,8 @@ async fn connect(
         Poll::Ready(connected) => connected,
         Poll::Pending => {
             trace.stage = Stage::Handshake;
+            trace.local = same.local_addr()?.as_socket();
+            drop(same);
             connecting.await
         }
     }
