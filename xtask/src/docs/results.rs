@@ -1,4 +1,4 @@
-//! Published reports (`suites/reports/IMPLEMENTATION/VERSION/report.yaml`) as tables.
+//! Published reports (`suites/reports/IMPLEMENTATION/VERSION/PROVIDER/report.yaml`) as tables.
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 
@@ -98,21 +98,23 @@ impl Results {
         let mut all = Vec::new();
         for implementation in folders(&root.join(REPORTS))? {
             for version in folders(&root.join(REPORTS).join(&implementation))? {
-                let path = format!("{REPORTS}/{implementation}/{version}/report.yaml");
-                if !root.join(&path).exists() {
-                    continue;
+                for provider in folders(&root.join(REPORTS).join(&implementation).join(&version))? {
+                    let path = format!("{REPORTS}/{implementation}/{version}/{provider}/report.yaml");
+                    if !root.join(&path).exists() {
+                        continue;
+                    }
+                    let text = fs::read_to_string(root.join(&path))
+                        .with_context(|| format!("failed to read {path}"))?;
+                    let report = serde_saphyr::from_str(&text).with_context(|| {
+                        format!("{path} is no report: `plumbline report validate {path}` says why")
+                    })?;
+                    all.push(Published {
+                        implementation: implementation.clone(),
+                        version: version.clone(),
+                        path,
+                        report,
+                    });
                 }
-                let text =
-                    fs::read_to_string(root.join(&path)).with_context(|| format!("failed to read {path}"))?;
-                let report = serde_saphyr::from_str(&text).with_context(|| {
-                    format!("{path} is no report: `plumbline report validate {path}` says why")
-                })?;
-                all.push(Published {
-                    implementation: implementation.clone(),
-                    version,
-                    path,
-                    report,
-                });
             }
         }
         Ok(Self(all))
@@ -233,7 +235,7 @@ mod tests {
     use super::{super::tests::catalogue, *};
 
     fn results(root: &Path, report: &str) -> anyhow::Result<Results> {
-        let folder = root.join(REPORTS).join("own/1.2");
+        let folder = root.join(REPORTS).join("own/1.2/kind");
         fs::create_dir_all(&folder).unwrap();
         fs::create_dir_all(root.join(REPORTS).join("schema")).unwrap();
         fs::write(folder.join("report.yaml"), report).unwrap();
@@ -261,7 +263,7 @@ mod tests {
                       - {id: third, verdict: not-supported}\n";
         let results = results(root.path(), report).unwrap();
         let text = results.matrix(&catalogue(), "README.md");
-        let head = "| Area | [own 1.2 (kind)](suites/reports/own/1.2/report.yaml) |";
+        let head = "| Area | [own 1.2 (kind)](suites/reports/own/1.2/kind/report.yaml) |";
         assert!(text.starts_with(head), "{text}");
         assert!(
             text.contains("| [A one](docs/claims/area-a.md) | 1 of 2, 1 exempt |"),
@@ -287,7 +289,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let error = results(root.path(), "cases: none\n").err().unwrap().to_string();
         assert!(
-            error.contains("suites/reports/own/1.2/report.yaml is no report"),
+            error.contains("suites/reports/own/1.2/kind/report.yaml is no report"),
             "{error}"
         );
     }

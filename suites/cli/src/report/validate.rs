@@ -202,7 +202,7 @@ mod tests {
         }
     }
 
-    /// Problems of published reports: `FOLDER/IMPLEMENTATION/VERSION/report.yaml`, and at most a README.md beside one.
+    /// Problems of published reports: `FOLDER/IMPLEMENTATION/VERSION/PROVIDER/report.yaml`, and at most a README.md beside one.
     fn published(folder: &Path) -> Vec<String> {
         let within = |folder: &Path| -> Vec<PathBuf> {
             let entries =
@@ -211,17 +211,27 @@ mod tests {
             paths.sort();
             paths
         };
-        let folders = |folder: &Path| within(folder).into_iter().filter(|path| path.is_dir());
-        let implementations = folders(folder).filter(|path| !path.ends_with("schema"));
+        let folders = |folder: PathBuf| within(&folder).into_iter().filter(|path| path.is_dir());
+        let implementations = folders(folder.to_owned()).filter(|path| !path.ends_with("schema"));
         let mut found = Vec::new();
-        for version in implementations.flat_map(|implementation| folders(&implementation).collect::<Vec<_>>())
-        {
-            let file = version.join(YAML);
+        for place in implementations.flat_map(folders).flat_map(folders) {
+            let file = place.join(YAML);
             let strange = |path: &PathBuf| *path != file && !path.ends_with("README.md");
-            let strange = within(&version).into_iter().filter(strange);
+            let strange = within(&place).into_iter().filter(strange);
             found.extend(strange.map(|path| format!("{}: no part of a report", path.display())));
-            let problems = read(&file).err().unwrap_or_default().into_iter();
-            found.extend(problems.map(|problem| format!("{}: {problem}", file.display())));
+            match read(&file) {
+                Ok(report) if !place.ends_with(&report.cluster.provider) => found.push(format!(
+                    "{}: expected the folder {}, its provider",
+                    file.display(),
+                    report.cluster.provider
+                )),
+                Ok(_) => {}
+                Err(problems) => found.extend(
+                    problems
+                        .into_iter()
+                        .map(|problem| format!("{}: {problem}", file.display())),
+                ),
+            }
         }
         found
     }
@@ -230,15 +240,21 @@ mod tests {
     fn what_is_published_is_checked() {
         let folder = tempfile::tempdir().unwrap();
         let version = folder.path().join("somebody/v1.2.3");
-        fs::create_dir_all(&version).unwrap();
-        fs::create_dir_all(folder.path().join("schema/any")).unwrap();
-        fs::write(version.join(YAML), files::yaml(&golden::report()).unwrap()).unwrap();
-        fs::write(version.join("README.md"), "how it was run").unwrap();
-        assert_eq!(published(folder.path()), [""; 0]);
         let mut report = golden::report();
+        let place = version.join(&report.cluster.provider);
+        fs::create_dir_all(&place).unwrap();
+        fs::create_dir_all(folder.path().join("schema/any")).unwrap();
+        fs::write(place.join(YAML), files::yaml(&report).unwrap()).unwrap();
+        fs::write(place.join("README.md"), "how it was run").unwrap();
+        assert_eq!(published(folder.path()), [""; 0]);
+        let elsewhere = version.join("elsewhere");
+        fs::rename(&place, &elsewhere).unwrap();
+        let found = published(folder.path());
+        assert!(found[0].contains("its provider"), "{found:?}");
+        fs::rename(&elsewhere, &place).unwrap();
         report.interrupted = true;
-        fs::write(version.join(YAML), files::yaml(&report).unwrap()).unwrap();
-        fs::write(version.join("report.html"), "").unwrap();
+        fs::write(place.join(YAML), files::yaml(&report).unwrap()).unwrap();
+        fs::write(place.join("report.html"), "").unwrap();
         let found = published(folder.path());
         assert!(found[0].contains("report.html: no part"), "{found:?}");
         assert!(found[1].contains("interrupted"), "{found:?}");
