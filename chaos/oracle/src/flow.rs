@@ -28,9 +28,12 @@ pub struct Flows {
     pub at_least: usize,
     /// Backends that may answer.
     pub identities: BTreeSet<String>,
-    /// Fewer than one exchange of this many may stay without an answer.
+    /// Fewer than one exchange of this many may stay without an answer, of fewer exchanges one; or [`NONE_LOST`].
     pub lost_of: usize,
 }
+
+/// No exchange may stay without an answer: more than a case makes.
+pub const NONE_LOST: usize = 1_000_000;
 
 /// Exchanges that are not as expected.
 #[must_use]
@@ -59,10 +62,10 @@ pub fn flows(observed: &Observed<'_>, expected: &Flows) -> Vec<Finding> {
         findings.push(Finding {
             weight,
             subject: format!("{} flows, {}", expected.flows, expected.stream),
-            expected: format!(
-                "no end, no other backend, fewer than 1 of {} exchanges lost",
-                expected.lost_of
-            ),
+            expected: match expected.lost_of {
+                NONE_LOST => "no end, no other backend, no exchange lost".to_owned(),
+                lost_of => format!("no end, no other backend, fewer than 1 of {lost_of} exchanges lost"),
+            },
             found: text,
             first: shown(first),
             counted,
@@ -97,7 +100,11 @@ pub fn flows(observed: &Observed<'_>, expected: &Flows) -> Vec<Finding> {
             counted,
         );
     }
-    let too_many = |lost: usize, of: usize| lost > 0 && lost * expected.lost_of >= of;
+    let too_many = |lost: usize, of: usize| match expected.lost_of {
+        NONE_LOST => lost > 0,
+        // Of fewer exchanges, one alone is no rate.
+        lost_of => lost > 0 && lost * lost_of >= of && (lost > 1 || of >= lost_of),
+    };
     if too_many(lost.len(), judged) {
         let text = format!("{} of {judged} exchanges without an answer", lost.len());
         let what = What::Exchanges {

@@ -10,7 +10,7 @@ use futures::future::try_join_all;
 use oracle::{
     check::{Observed, Permitted},
     finding::Finding,
-    flow::{self, FlowKey, wandering},
+    flow::{self, FlowKey, NONE_LOST, wandering},
     history::{Attempt, Outcome, PlanEntry, Transport},
     observations,
 };
@@ -50,9 +50,6 @@ struct Opened {
     /// The limits of the run; some flows have a pace of their own.
     limits: Limits,
 }
-
-/// As [`Limits::lost_of`]: none at all.
-const NONE_LOST: usize = 1_000_000;
 
 impl Flows {
     /// Opens so many flows (`each`) to every target, dealt to the clients in turn, at 10 exchanges a second each

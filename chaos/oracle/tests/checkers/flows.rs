@@ -140,6 +140,26 @@ fn a_flow_that_ends_is_counted_once_by_its_first_end() {
 }
 
 #[test]
+fn one_lost_exchange_of_fewer_than_a_hundred_is_no_rate_and_two_are() {
+    let short = |first: &[Is]| -> Vec<Attempt> {
+        let all = history(Transport::Udp, first).into_iter();
+        all.filter(|attempt| attempt.exchange.is_some_and(|exchange| exchange.sequence < 40))
+            .collect()
+    };
+    let lost = |attempts: &[Attempt]| {
+        let found = found(attempts, Transport::Udp).into_iter();
+        found
+            .filter(|(weight, _)| *weight == Weight::Violation)
+            .map(|(_, text)| text)
+            .collect::<Vec<_>>()
+    };
+    let one = short(&[Is::By("b1/TCP/8080"), Is::Lost]);
+    assert_eq!(lost(&one), [""; 0]);
+    let two = short(&[Is::By("b1/TCP/8080"), Is::Lost, Is::Lost]);
+    assert_eq!(lost(&two), ["2 of 80 exchanges without an answer"]);
+}
+
+#[test]
 fn one_lost_exchange_of_a_hundred_is_too_many() {
     let attempts = history(Transport::Udp, &[Is::Lost; 3]);
     let text = "3 of 300 exchanges without an answer".to_owned();

@@ -22,6 +22,7 @@ use oracle::{
     check::Permitted,
     counted::{Counted, What},
     finding::{Finding, Weight},
+    flow::NONE_LOST,
     history::Attempt,
 };
 
@@ -323,6 +324,9 @@ impl Broken<'_> {
                 format!("Every {one} to {to} {}.", may(permitted))
             }
             What::Flows => format!("The {open} to {to} go on, each with the backend that it has."),
+            What::Exchanges { lost_of: NONE_LOST } => {
+                format!("On {open} to {to}, every request gets an answer.")
+            }
             What::Exchanges { lost_of } => {
                 format!("On {open} to {to}, fewer than 1 of {lost_of} requests get no answer.")
             }
