@@ -190,6 +190,7 @@ impl Mutant {
             ],
             Self::FiltersRemoved => &["foreign-programs-kept"],
             Self::ProxyNameUnread => &["service-proxy-name-ignored"],
+            Self::OldestDisplaced => &["overflow-old-survive"],
             Self::ModeForgotten => &["mode-switch-clean"],
             Self::SlicesLate40 => &[
                 "release-prefix-empty-list",

@@ -70,6 +70,7 @@
 //! | [`rules_flushed`] | rules of others are removed with what an earlier version may have left |
 //! | [`forgetful_start`] | a start empties the table of services, or that of flows |
 //! | [`numbers_shared`] | after a start that adopts maps, new Services get numbers that are in use |
+//! | [`oldest_displaced`] | where there are too many endpoints, new Services displace the first |
 //! | [`two_writes`] | a service is emptied before its next backends are written |
 //! | [`endpoints_left_out`] | some endpoints are in no set: of this node, alone, without a node |
 //! | [`ports_confused`] | ports of one number, or families of one port, are not told apart |
@@ -111,6 +112,7 @@ pub mod lost_watch;
 pub mod missed_changes;
 pub mod node_ports_taken;
 pub mod numbers_shared;
+pub mod oldest_displaced;
 pub mod one_way;
 pub mod pins_left;
 pub mod pods_masqueraded;
@@ -392,6 +394,8 @@ pub enum Mutant {
     NumbersShared,
     /// [`two_writes`].
     TwoWrites,
+    /// [`oldest_displaced::OldestDisplaced`].
+    OldestDisplaced,
     /// [`lost_watch::empty_frontends`].
     LostWatchForgets,
     /// [`lost_watch::RemovalsLost`].
@@ -654,6 +658,9 @@ impl Mutant {
             }
             Self::FiltersRemoved => "filters of other owners at its devices are removed",
             Self::ProxyNameUnread => "Services and EndpointSlices with another proxy's label are served",
+            Self::OldestDisplaced => {
+                "where Services have more endpoints than a node can hold, new ones displace the first"
+            }
             Self::ModeForgotten => {
                 "programs of the former datapath mode stay, with its maps, when another begins"
             }

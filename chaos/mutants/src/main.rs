@@ -49,6 +49,7 @@ use mutants::{
     missed_changes::{Missed, MissedChanges},
     node_ports_taken::NodePortsTaken,
     numbers_shared::numbers_shared,
+    oldest_displaced::OldestDisplaced,
     one_way::{OneWay, without_further_servers},
     pins_left,
     pods_masqueraded::{PodsMasqueraded, masquerade},
@@ -370,6 +371,7 @@ fn main() -> ExitCode {
             execute(&command, datapath(|kernel| rules_flushed(kernel, flush)))
         }
         Mutant::WipeUnnoticed => execute(&command, |seams| seams),
+        Mutant::OldestDisplaced => execute(&command, desired(OldestDisplaced::new)),
         Mutant::TwoWrites => execute(&command, datapath(two_writes)),
         Mutant::LostWatchForgets => {
             let forget = || drop(empty_frontends(Path::new(BPFFS)));

@@ -191,6 +191,7 @@ pub const ALL: &[Case] = &[
     n_restart::state_wiped_recovers::CASE,
     n_restart::atomic_endpoint_switch::CASE,
     n_restart::scale_canary_latency::CASE,
+    n_restart::overflow_old_survive::CASE,
     m_families::dual_stack_both::CASE,
     m_families::dual_stack_families_apart::CASE,
     m_families::service_proxy_name_ignored::CASE,

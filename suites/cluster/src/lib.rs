@@ -38,6 +38,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     net::IpAddr,
+    num::NonZeroU32,
 };
 
 use serde::{Deserialize, Serialize};
@@ -168,6 +169,9 @@ pub struct Description {
     pub features: BTreeSet<String>,
     /// Claims of the catalogue that the target is known not to keep.
     pub deviations: Vec<Deviation>,
+    /// The most endpoints that a node of the target can hold, where it has a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most_endpoints: Option<NonZeroU32>,
     /// API endpoints that the target documents.
     pub ways: ApiEndpoints,
     /// Other configurations that the target has.

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     env, fmt,
+    num::NonZeroU32,
     path::{Path, PathBuf},
 };
 
@@ -60,6 +61,9 @@ pub struct Tested {
     pub features: BTreeSet<String>,
     /// Claims that the target is known to break.
     pub deviations: Vec<Deviation>,
+    /// The most endpoints that a node of the target can hold.
+    #[serde(default)]
+    pub most_endpoints: Option<NonZeroU32>,
     /// API endpoints that the target documents.
     pub ways: ApiEndpoints,
     /// Variants of the target.

@@ -76,6 +76,7 @@ pub(super) async fn survey(
         lacking,
         features: tested.features,
         deviations: tested.deviations,
+        most_endpoints: tested.most_endpoints,
         ways: tested.ways,
         variants: tested.variants,
         image: options.image.clone(),

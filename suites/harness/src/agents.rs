@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, time::Instant};
 
 use cluster::{AgentState, Stop};
 use faults::StoppedAgent;
+use oracle::finding::{Finding, Weight};
 
 use crate::{
     context::Context,
@@ -182,4 +183,25 @@ pub async fn restarted_since(
         .map(words)
         .map(|(node, text)| format!("{node} ({text})"))
         .collect())
+}
+
+/// Verdict: no agent was started again since.
+pub async fn no_restart(
+    cx: &Context,
+    axis: &str,
+    before: Option<&BTreeMap<String, AgentState>>,
+) -> Result<(), Halt> {
+    let restarted = restarted_since(cx, before).await?;
+    if !restarted.is_empty() {
+        let finding = Finding {
+            weight: Weight::Violation,
+            subject: "agents".to_owned(),
+            expected: "no restart: the case makes none".to_owned(),
+            found: restarted.join(", "),
+            first: Vec::new(),
+            counted: None,
+        };
+        cx.axes().judged(axis, vec![finding]);
+    }
+    Ok(())
 }

@@ -249,6 +249,8 @@ impl Case {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use cluster::{ApiEndpoints, Node, Variant};
 
     use super::*;
@@ -287,6 +289,7 @@ mod tests {
             lacking: Default::default(),
             features: BTreeSet::new(),
             deviations: Vec::new(),
+            most_endpoints: None,
             ways: ApiEndpoints::default(),
             variants: BTreeSet::new(),
             image: cluster::PROBE.to_owned(),
@@ -338,11 +341,13 @@ mod tests {
             shared: false,
         };
         all.variants = [Variant::SocketLbOff, Variant::OtherMode].into();
+        all.most_endpoints = NonZeroU32::new(65_535);
         let case = of(Needs {
             target: &[
                 OfTarget::ServiceWay,
                 OfTarget::FurtherAddresses,
                 OfTarget::Variant(Variant::SocketLbOff),
+                OfTarget::MostEndpoints,
             ],
             ..CASE.needs
         });

@@ -20,6 +20,8 @@ pub enum OfTarget {
     FurtherAddresses,
     /// It has this other configuration.
     Variant(Variant),
+    /// It documents how many endpoints a node can hold.
+    MostEndpoints,
     /// Programs at these hooks of the agent's cgroup, of each family that the cluster has.
     ProgramsAt(Hooks),
     /// A program at one of these at least.
@@ -44,7 +46,10 @@ impl OfTarget {
     /// Whether it is seen on a node alone.
     #[must_use]
     pub fn is_on_nodes(self) -> bool {
-        !matches!(self, Self::ServiceWay | Self::FurtherAddresses | Self::Variant(_))
+        !matches!(
+            self,
+            Self::ServiceWay | Self::FurtherAddresses | Self::Variant(_) | Self::MostEndpoints
+        )
     }
 
     /// Why a target is without it, in words; `None`: it has it, or was not looked at yet.
@@ -66,6 +71,10 @@ impl OfTarget {
                     is_switched(variant)
                 )
             }),
+            Self::MostEndpoints => cluster
+                .most_endpoints
+                .is_none()
+                .then(|| format!("{target} documents no limit of its endpoints (most-endpoints)")),
             on_node => on_node.is_missing(&cluster.families(), found?),
         }
     }
@@ -75,7 +84,7 @@ impl OfTarget {
         let is_at = |hook: &&str| found.is_at(hook);
         let of = |hooks: Hooks| families.iter().map(move |family| of_family(hooks, *family));
         let (is_there, why) = match self {
-            Self::ServiceWay | Self::FurtherAddresses | Self::Variant(_) => return None,
+            Self::ServiceWay | Self::FurtherAddresses | Self::Variant(_) | Self::MostEndpoints => return None,
             Self::ProgramsAt(hooks) => {
                 let missing = of(hooks).find(|hook| !found.is_at(hook));
                 let at = missing.unwrap_or_default();

@@ -392,6 +392,7 @@ fn tested(kind: KindTarget, deployed: &Deployed, shared: bool) -> Tested {
         label: kind.name().to_owned(),
         features: target.features.clone(),
         deviations: target.deviations.clone(),
+        most_endpoints: target.most_endpoints,
         ways: ApiEndpoints { shared, ..ways },
         variants: program
             .map(|program| program.variants.keys().copied().collect())

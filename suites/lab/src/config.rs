@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    num::NonZeroU32,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -97,6 +98,8 @@ pub struct AgentCommand {
     pub features: BTreeSet<String>,
     /// Claims of the catalogue that the target is known to break.
     pub deviations: Vec<Deviation>,
+    /// The most endpoints that a node of it can hold.
+    pub most_endpoints: Option<NonZeroU32>,
     /// Start, readiness and clean-up of the agent.
     pub program: Program,
 }
@@ -128,6 +131,7 @@ impl AgentCommand {
             argv: vec![path.to_string_lossy().into_owned()],
             features: target.features,
             deviations: target.deviations,
+            most_endpoints: target.most_endpoints,
             program: own,
         })
     }

@@ -244,6 +244,7 @@ pub(super) fn describe(config: &LabConfig) -> Description {
         lacking: BTreeMap::new(),
         features: config.agent.features.clone(),
         deviations: config.agent.deviations.clone(),
+        most_endpoints: config.agent.most_endpoints,
         ways: config.agent.program.api.ways(),
         variants: config.agent.program.variants.keys().copied().collect(),
         image: cluster::PROBE.to_owned(),

@@ -28,6 +28,7 @@ mod lost_watch;
 mod missed_changes;
 mod node_ports_taken;
 mod numbers_shared;
+mod oldest_displaced;
 mod one_way;
 mod pods_masqueraded;
 mod policies_misread;

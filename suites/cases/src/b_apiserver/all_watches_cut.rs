@@ -30,10 +30,7 @@ use harness::{
 use oracle::history::Transport;
 use serde_json::{Value, json};
 
-use super::{
-    api_endpoint::{Canary, ends},
-    kubernetes::no_restart,
-};
+use super::api_endpoint::{Canary, ends};
 
 pub(crate) const CASE: Case = Case {
     id: "all-watches-cut",
@@ -141,7 +138,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         one.is_unchanged(cx)?;
     }
     for axis in &axes {
-        no_restart(cx, axis, agents.as_ref()).await?;
+        agents::no_restart(cx, axis, agents.as_ref()).await?;
     }
     Ok(())
 }

@@ -37,8 +37,6 @@ use oracle::{
 };
 use serde_json::{Value, json};
 
-use super::kubernetes::no_restart;
-
 pub(crate) const CASE: Case = Case {
     id: "empty-refill-no-restart",
     area: super::AREA,
@@ -283,7 +281,7 @@ async fn untouched(
     agents: Option<&BTreeMap<String, AgentState>>,
 ) -> Result<(), Halt> {
     for group in groups {
-        no_restart(cx, &group.axis, agents).await?;
+        agents::no_restart(cx, &group.axis, agents).await?;
         for staged in &group.services {
             let expected = [(&staged.service, 0), (&staged.slice, 2 * group.rounds)];
             for ((key, writes), created) in expected.into_iter().zip(&staged.created) {

@@ -4,11 +4,10 @@
 //! Its endpoints are then pods of the suite, which answer with their identity. Agents do not need it: they have
 //! connections, and the addresses of their configuration.
 
-use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, time::Duration};
 
-use cluster::{AgentState, ApiFault, Family, LONGEST};
+use cluster::{ApiFault, Family, LONGEST};
 use harness::{
-    agents,
     api_faults::{self, LeasedFault},
     context::Context,
     destination::Destination,
@@ -21,10 +20,7 @@ use harness::{
     verdict::Halt,
     waiting::{Within, eventually},
 };
-use oracle::{
-    finding::{Finding, Weight},
-    history::Transport,
-};
+use oracle::history::Transport;
 use serde_json::{Value, json};
 
 use crate::null_slice::null_slice;
@@ -186,25 +182,4 @@ pub(super) async fn backends<const N: usize>(cx: &Context, namespace: &str) -> R
     let made = cx.backends(&values).await?;
     made.try_into()
         .map_err(|made: Vec<Backend>| Halt::Harness(format!("{} of {N} backends were made", made.len())))
-}
-
-/// Verdict: no agent was started again since.
-pub(super) async fn no_restart(
-    cx: &Context,
-    axis: &str,
-    agents: Option<&BTreeMap<String, AgentState>>,
-) -> Result<(), Halt> {
-    let restarted = agents::restarted_since(cx, agents).await?;
-    if !restarted.is_empty() {
-        let finding = Finding {
-            weight: Weight::Violation,
-            subject: "agents".to_owned(),
-            expected: "no restart: the case makes none".to_owned(),
-            found: restarted.join(", "),
-            first: Vec::new(),
-            counted: None,
-        };
-        cx.axes().judged(axis, vec![finding]);
-    }
-    Ok(())
 }

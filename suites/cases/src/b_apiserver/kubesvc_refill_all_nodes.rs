@@ -20,7 +20,7 @@ use harness::{
 };
 use oracle::observations::{line, outcomes};
 
-use super::kubernetes::{Kubernetes, backends, no_restart};
+use super::kubernetes::{Kubernetes, backends};
 
 pub(crate) const CASE: Case = Case {
     id: "kubesvc-refill-all-nodes",
@@ -158,5 +158,5 @@ async fn refilled(
         attempts.extend(background::hold_steadily(cx, cx.clients(), &serves, hold).await?);
         probing::trap_untouched(cx, axis, &attempts, old).await?;
     }
-    no_restart(cx, axis, agents.as_ref()).await
+    agents::no_restart(cx, axis, agents.as_ref()).await
 }

@@ -42,7 +42,7 @@ use oracle::{
 };
 use serde_json::{Value, json};
 
-use super::kubernetes::{VALID_FOR, frontend, handshakes, no_restart};
+use super::kubernetes::{VALID_FOR, frontend, handshakes};
 
 pub(crate) const CASE: Case = Case {
     id: "kubesvc-shared-address-restart",
@@ -150,7 +150,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let held = try_join_all(windows.into_iter().map(|window| window.hold(cx)));
     let flows = flows.hold_those(cx, cx.limits().hold, stays);
     futures::try_join!(held, flows)?;
-    no_restart(cx, &axis, agents.as_ref()).await?;
+    agents::no_restart(cx, &axis, agents.as_ref()).await?;
     // That address ends with the fault.
     try_join_all(redirected.into_iter().map(RedirectedAgent::heal)).await?;
     shared.heal().await?;

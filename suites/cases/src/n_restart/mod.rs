@@ -8,6 +8,7 @@ mod outage;
 pub(crate) mod api_outage_static;
 pub(crate) mod atomic_endpoint_switch;
 pub(crate) mod bootstrap_services_apart;
+pub(crate) mod overflow_old_survive;
 pub(crate) mod relist_prunes_removals;
 pub(crate) mod restart_established_kept;
 pub(crate) mod restart_no_new_failure;

@@ -61,6 +61,7 @@ impl TargetArgs {
             label: name.clone(),
             features: target.features,
             deviations: target.deviations,
+            most_endpoints: target.most_endpoints,
             agents: target.cluster.map(Agents::from),
             ..Tested::default()
         })

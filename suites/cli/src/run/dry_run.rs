@@ -155,6 +155,7 @@ fn in_kind(arguments: &Arguments, named: &[Case]) -> anyhow::Result<Place> {
             lacking: Default::default(),
             features: found.features,
             deviations: found.deviations,
+            most_endpoints: found.most_endpoints,
             ways: ApiEndpoints {
                 service: is_reference,
                 further: is_reference,

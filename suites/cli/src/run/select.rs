@@ -134,6 +134,8 @@ pub(super) fn select(
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use cases::claims::joint;
     use cluster::{ApiEndpoints, Capability, Node, Variant};
     use harness::{case::Rights, limits::Profile};
@@ -170,6 +172,7 @@ mod tests {
             lacking: Default::default(),
             features: BTreeSet::new(),
             deviations: Vec::new(),
+            most_endpoints: NonZeroU32::new(65_535),
             ways: ApiEndpoints {
                 service: true,
                 further: true,
@@ -337,6 +340,7 @@ mod tests {
                 "bootstrap-services-apart",
                 "atomic-endpoint-switch",
                 "scale-canary-latency",
+                "overflow-old-survive",
             ]
         );
         assert_eq!(

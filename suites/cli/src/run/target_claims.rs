@@ -114,7 +114,10 @@ mod tests {
 
     fn cluster(target: &str) -> Description {
         let Target {
-            features, deviations, ..
+            features,
+            deviations,
+            most_endpoints,
+            ..
         } = Target::find(target).unwrap();
         Description {
             provider: "lab".into(),
@@ -125,6 +128,7 @@ mod tests {
             lacking: Default::default(),
             features,
             deviations,
+            most_endpoints,
             ways: ApiEndpoints::default(),
             variants: BTreeSet::new(),
             image: cluster::PROBE.to_owned(),

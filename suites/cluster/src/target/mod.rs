@@ -11,7 +11,7 @@
 mod installation;
 pub mod program;
 
-use std::{collections::BTreeSet, path::Path};
+use std::{collections::BTreeSet, num::NonZeroU32, path::Path};
 
 use serde::{Deserialize, Serialize};
 
@@ -62,6 +62,9 @@ pub struct Target {
     /// Claims of the catalogue that the target is known to break.
     #[serde(default)]
     pub deviations: Vec<Deviation>,
+    /// The most endpoints (an address and port each) that a node of the target can hold, of all Services together.
+    #[serde(default, rename = "most-endpoints")]
+    pub most_endpoints: Option<NonZeroU32>,
     /// The target as a program on each node of the lab.
     #[serde(default)]
     pub lab: Option<Program>,

@@ -7,7 +7,6 @@ use std::{
 };
 
 use super::Canary;
-use crate::b_apiserver::kubernetes::no_restart;
 use cluster::{AgentState, ApiEndpoint};
 use faults::{Connections, FaultError, RedirectedAgent};
 use harness::{
@@ -164,7 +163,7 @@ impl AgentUnderTest {
 
     /// Verdict: no agent has ended or was started since it was redirected.
     pub(in crate::b_apiserver) async fn not_restarted(&self, cx: &Context, axis: &str) -> Result<(), Halt> {
-        no_restart(cx, axis, self.agents.as_ref()).await
+        agents::no_restart(cx, axis, self.agents.as_ref()).await
     }
 
     /// Gives it back its API endpoint.
