@@ -14,6 +14,7 @@ use oracle::{
 
 use crate::{
     context::Context,
+    destination::permitted_at,
     probing::probe_briefly,
     vantages::Vantages,
     verdict::Halt,
@@ -38,7 +39,9 @@ pub async fn burst(cx: &Context, vantages: &Vantages) -> Result<Vec<Attempt>, Ha
     let of_each = vantages.groups().iter().flat_map(|(clients, targets)| {
         clients.iter().map(move |client| async move {
             let attempts = probe_briefly(cx, client, targets).await?;
-            let (attempts, _) = cx.known_flows().without_repeated(targets, attempts);
+            let (attempts, _) = cx
+                .known_flows()
+                .without_repeated(&permitted_at(targets), attempts);
             Ok::<_, Halt>((client, targets, attempts))
         })
     });

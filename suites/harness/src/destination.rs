@@ -1,6 +1,10 @@
 //! What is dialled and what is permitted, and the plans that dial it.
 
-use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    net::SocketAddr,
+    time::Duration,
+};
 
 use oracle::{
     check::{Expectation, Permitted, Stream},
@@ -232,6 +236,12 @@ impl Destination {
             lost_of: limits.lost_of,
         }
     }
+}
+
+/// What is permitted where they dial.
+pub(crate) fn permitted_at(targets: &[Destination]) -> HashMap<SocketAddr, &Permitted> {
+    let of_each = targets.iter().map(|target| (target.address, &target.permitted));
+    of_each.collect()
 }
 
 /// Attempts at an even pace that yield so many for each target within `over`, see [`pace_of`], and go on for so many times that:

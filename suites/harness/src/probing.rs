@@ -26,7 +26,7 @@ use crate::{
     axes::first_line,
     client::{Client, Run},
     context::Context,
-    destination::{Destination, Vantage, longest, round},
+    destination::{Destination, Vantage, longest, permitted_at, round},
     pods::Backend,
     rate_turns,
     time_spent::Activity,
@@ -222,7 +222,9 @@ pub(crate) async fn judge_attempts(
     attempts: Vec<Attempt>,
     probes: impl Fn(&Destination) -> usize,
 ) -> Result<Vec<Attempt>, Halt> {
-    let (attempts, repeated) = cx.known_flows().without_repeated(targets, attempts);
+    let (attempts, repeated) = cx
+        .known_flows()
+        .without_repeated(&permitted_at(targets), attempts);
     let left_out = |target: &Destination, client: &Client| {
         let stream = target.stream(client);
         let is_of = |attempt: &&Attempt| {

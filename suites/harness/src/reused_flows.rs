@@ -22,8 +22,6 @@ use oracle::{
     history::{Attempt, Outcome, Transport},
 };
 
-use crate::destination::Destination;
-
 /// A node, a source port of one of its clients, and what that sends to: some clients of a node share its network.
 type Flow = (String, u16, SocketAddr);
 
@@ -69,18 +67,14 @@ impl KnownFlows {
         }
     }
 
-    /// Parts attempts into those that decide, and those that go on with a flow of before: to a target that must refuse or may be
+    /// Parts attempts, by what is permitted where they dialled, into those that decide, and those that go on with a flow of before: to a target that must refuse or may be
     /// served by any of some backends, to one that must be served by others than the flow's, and to one that must be served where
     /// the flow has failed a moment ago.
     pub(crate) fn without_repeated(
         &self,
-        targets: &[Destination],
+        permitted: &HashMap<SocketAddr, &Permitted>,
         attempts: Vec<Attempt>,
     ) -> (Vec<Attempt>, Vec<Attempt>) {
-        let permitted: HashMap<SocketAddr, &Permitted> = targets
-            .iter()
-            .map(|target| (target.address, &target.permitted))
-            .collect();
         let decides = |attempt: &Attempt| match permitted.get(&attempt.destination) {
             None => true,
             Some(Permitted::Serves(identities)) => {
@@ -223,11 +217,8 @@ mod tests {
         }
         let address = "10.96.0.9:53".parse().unwrap();
         let decide = |permitted: Permitted, attempt: &Attempt| {
-            let target = Destination {
-                permitted,
-                ..Destination::none("a", "t", Transport::Tcp, address)
-            };
-            flows.without_repeated(&[target], vec![attempt.clone()]).0.len() == 1
+            let permitted = [(address, &permitted)].into();
+            flows.without_repeated(&permitted, vec![attempt.clone()]).0.len() == 1
         };
         let by = || ["b/UDP/53".to_owned()].into();
         assert!(decide(Permitted::Serves(by()), &failed), "the first");
@@ -252,16 +243,12 @@ mod tests {
         let flows = KnownFlows::default();
         flows.add(&[attempt(Transport::Udp, 4001, true)]);
         let decide = |permitted: Permitted| {
-            let address = "10.96.0.9:53".parse().unwrap();
-            let target = Destination {
-                permitted,
-                ..Destination::none("a", "t", Transport::Udp, address)
-            };
             let attempts = vec![
                 attempt(Transport::Udp, 4001, true),
                 attempt(Transport::Udp, 4002, true),
             ];
-            flows.without_repeated(&[target], attempts).0.len()
+            let permitted = [("10.96.0.9:53".parse().unwrap(), &permitted)].into();
+            flows.without_repeated(&permitted, attempts).0.len()
         };
         let by = |identity: &str| [identity.to_owned()].into();
         assert_eq!(decide(Permitted::Serves(by("b/UDP/53"))), 2);

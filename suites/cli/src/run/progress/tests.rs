@@ -77,6 +77,7 @@ fn description() -> Description {
         lacking: Default::default(),
         features: Default::default(),
         deviations: Vec::new(),
+        most_endpoints: None,
         ways: ApiEndpoints {
             service: true,
             further: true,
