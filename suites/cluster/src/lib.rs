@@ -106,6 +106,8 @@ pub enum Capability {
     PowerLoss,
     /// The cluster is deleted at the end of the run, so it can hold thousands of Services.
     ThousandsOfServices,
+    /// Agents can be started while no API server can be reached: nothing of the cluster is asked for it.
+    StartsWithoutApi,
     /// A hop of [`NARROW`] bytes can be made: on the way to the client outside, and by routes of nodes to their pods.
     NarrowHop,
 }
@@ -136,6 +138,7 @@ impl Capability {
         Self::SecondNetwork,
         Self::PowerLoss,
         Self::ThousandsOfServices,
+        Self::StartsWithoutApi,
         Self::NarrowHop,
     ];
 }

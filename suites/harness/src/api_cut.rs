@@ -7,7 +7,7 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use cluster::Place;
+use cluster::{Node, Place};
 use faults::Connections;
 use futures::future::try_join_all;
 use serde_json::Value;
@@ -30,18 +30,29 @@ pub struct ApiCut(Vec<Lasting>);
 
 impl ApiCut {
     /// Drops what the processes of all nodes send to these addresses of API servers, and what comes from there. Pods'
-    /// packets are not touched.
+    /// packets are not touched, nor a server of the node itself that its agent (by node and process) has no connection to: the
+    /// kubelet asks that server whether it lives, and would start it again.
     ///
     /// # Errors
     /// A node has no `nft`, or its kernel none of what that needs.
-    pub async fn begin(cx: &Context, servers: &[SocketAddr]) -> Result<Self, Halt> {
+    pub async fn begin(cx: &Context, agents: &[(String, u32)], servers: &[SocketAddr]) -> Result<Self, Halt> {
         let longest = cx.limits().longest(cx.limits().heal);
-        let (begin, end) = (rules(servers), format!("nft delete table {TABLE}"));
-        let on = |node: String| {
-            let (begin, end) = (&begin, &end);
-            async move { Lasting::begin(cx, &Place::Host { node }, [begin, end], longest).await }
+        let on = async |node: &Node| {
+            let mut cut = servers.to_vec();
+            let is_own = |server: &SocketAddr| node.addresses.contains(&server.ip());
+            for own in servers.iter().filter(|server| is_own(server)) {
+                if !has_connection(cx, agents, &node.name, *own).await? {
+                    cut.retain(|server| server != own);
+                }
+            }
+            let (begin, end) = (rules(&cut), format!("nft delete table {TABLE}"));
+            let place = Place::Host {
+                node: node.name.clone(),
+            };
+            Lasting::begin(cx, &place, [&begin, &end], longest).await
         };
-        Ok(Self(try_join_all(cx.nodes().into_iter().map(on)).await?))
+        let nodes = cx.cluster().describe().nodes.iter();
+        Ok(Self(try_join_all(nodes.map(on)).await?))
     }
 
     /// Ends it.
@@ -53,6 +64,20 @@ impl ApiCut {
             .await
             .map(drop)
     }
+}
+
+/// Whether the agent of a node has a connection to a server.
+async fn has_connection(
+    cx: &Context,
+    agents: &[(String, u32)],
+    node: &str,
+    server: SocketAddr,
+) -> Result<bool, Halt> {
+    let Some((_, process)) = agents.iter().find(|(of, _)| of == node) else {
+        return Ok(false);
+    };
+    let found = Connections::of(cx.cluster(), node, *process, &[server]).await?;
+    Ok(!found.established.is_empty())
 }
 
 fn rules(servers: &[SocketAddr]) -> String {

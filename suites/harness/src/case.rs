@@ -159,6 +159,7 @@ pub fn in_words(capability: Capability) -> &'static str {
         Capability::SecondNetwork => "nodes that can get a device of another network",
         Capability::NarrowHop => "hops of a small MTU",
         Capability::PowerLoss => "nodes that can lose their power",
+        Capability::StartsWithoutApi => "agents that can be started without an API server",
         Capability::ThousandsOfServices => "a cluster of the run's own, for thousands of Services",
         Capability::CgroupNamespaces => "processes in pods with a cgroup namespace of their own",
         Capability::Zones => "nodes that name their zones (the label topology.kubernetes.io/zone)",

@@ -91,6 +91,7 @@ impl NodeAccess for LabAccess {
             Capability::SecondNetwork,
             Capability::PowerLoss,
             Capability::ThousandsOfServices,
+            Capability::StartsWithoutApi,
             Capability::NarrowHop,
         ])
     }

@@ -16,9 +16,10 @@ fn the_first_service_is_served_again_once_there_is_room() {
     let mut world = World::with(planner, &Contents::default());
     world.sync();
     let addresses = ["10.0.0.1", "10.0.0.2"];
-    for (name, cluster_ip) in [("t/one", "10.96.0.1"), ("t/two", "10.96.0.2")] {
-        world.put_service(service(name, cluster_ip, &["TCP 80"]));
-        world.put_slice(slice(name, name, &["TCP 80"], &addresses));
+    for (name, cluster_ip) in [("one", "10.96.0.1"), ("two", "10.96.0.2")] {
+        let full = format!("t/{name}");
+        world.put_service(service(&full, cluster_ip, &["TCP 80"]));
+        world.put_slice(slice(&full, name, &["TCP 80"], &addresses));
     }
     assert!(world.serves("TCP 10.96.0.1:80").is_none());
     assert!(world.serves("TCP 10.96.0.2:80").is_some());

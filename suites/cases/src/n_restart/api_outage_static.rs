@@ -1,6 +1,6 @@
 //! `api-outage-static`: all agents lose the API. Services go on as last known, and no connection to a live backend
-//! fails. One agent is restarted meanwhile, which is recorded; within the recovery limit of the API's return its node
-//! serves, and all nodes follow what was written meanwhile.
+//! fails. One agent is restarted meanwhile where that needs no API, which is recorded; within the recovery limit of the API's
+//! return its node serves, and all nodes follow what was written meanwhile.
 //!
 //! The cut is in the kernel of the nodes, and touches no client. The claim's 30 min are three hold times of the long
 //! profile; other profiles scale them by theirs.
@@ -48,7 +48,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let agents = api_cut::connected(cx, &servers).await?;
 
     cx.phase("fault: all agents lose the API; Services must serve for the hold time");
-    let cut = ApiCut::begin(cx, &servers).await?;
+    let cut = ApiCut::begin(cx, &agents, &servers).await?;
     api_cut::reset(cx, &agents, &servers).await?;
     let mut windows = Vec::new();
     for (clients, targets) in services.dialled(cx, 0).await? {
@@ -56,6 +56,28 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     }
     try_join_all(windows.into_iter().map(|window| window.hold(cx))).await?;
 
+    let can = &cx.cluster().describe().capabilities;
+    if can.contains(&Capability::StartsWithoutApi) {
+        restart(cx, &services).await?;
+    } else {
+        cx.axes().not_enabled(
+            "an agent that starts without an API",
+            "what starts agents in this cluster asks the API itself",
+        );
+    }
+    services.list(cx, 1).await?;
+
+    cx.phase("verdict: the API is back, and all nodes follow it");
+    cut.end(cx).await?;
+    let within = Within::from_now(cx.limits().heal);
+    for (clients, targets) in services.dialled(cx, 1).await? {
+        probing::judge(cx, &clients, &targets, within).await?;
+    }
+    Ok(())
+}
+
+/// Restarts an agent, and records what its node's clients meet then.
+async fn restart(cx: &Context, services: &Swapped) -> Result<(), Halt> {
     cx.phase("one agent is restarted without an API, which is recorded");
     let node = &cx.nodes()[0];
     Killed::kill(cx, std::slice::from_ref(node))
@@ -66,14 +88,6 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     for client in &cx.clients().on(node) {
         let attempts = probing::probe_briefly(cx, client, &targets).await?;
         probing::record_endings(cx, "an agent that starts without an API", &attempts);
-    }
-    services.list(cx, 1).await?;
-
-    cx.phase("verdict: the API is back, and all nodes follow it");
-    cut.end(cx).await?;
-    let within = Within::from_now(cx.limits().heal);
-    for (clients, targets) in services.dialled(cx, 1).await? {
-        probing::judge(cx, &clients, &targets, within).await?;
     }
     Ok(())
 }

@@ -1,10 +1,7 @@
 //! The cluster that a run holds: the run's objects there, and whether its API server answers.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -16,7 +13,7 @@ use tokio::sync::Mutex;
 
 use crate::{cluster::ClusterRef, repair, terminal};
 
-use super::{process::Settings, progress::Line, seconds};
+use super::{disorder::Disorder, process::Settings, progress::Line, seconds};
 
 /// A shorter absence of the API server is not shown.
 const SHOWN_AFTER: Duration = Duration::from_secs(2);
@@ -32,7 +29,7 @@ pub(super) struct HeldCluster {
     pub(super) guard: Mutex<Option<Guard>>,
     pub(super) lease: LeaseWatch,
     /// Whether a case has left something on nodes that could not be undone.
-    pub(super) is_disordered: AtomicBool,
+    pub(super) disorder: Disorder,
 }
 
 impl HeldCluster {
@@ -96,12 +93,13 @@ impl HeldCluster {
         if case.disruptive {
             match repair::nodes(&self.cluster, node).await {
                 Ok(all) => {
-                    let is_held = all.iter().any(|healed| !healed.held.is_empty());
-                    self.is_disordered.fetch_or(is_held, Ordering::Relaxed);
+                    if all.iter().any(|healed| !healed.held.is_empty()) {
+                        self.disorder.begins();
+                    }
                     warnings.extend(all.into_iter().flat_map(|healed| healed.undone));
                 }
                 Err(error) => {
-                    self.is_disordered.store(true, Ordering::Relaxed);
+                    self.disorder.begins();
                     warnings.push(format!("{error:#}"));
                 }
             }
@@ -121,16 +119,10 @@ impl HeldCluster {
         for words in give_back(&self.cluster.client(), Some(run)).await? {
             terminal::step(&words);
         }
-        if self.is_disordered.load(Ordering::Relaxed) {
-            if let Some(why) = self.lease.lost() {
-                bail!("{}", lost(&why));
-            }
-            let healed = repair::nodes(&self.cluster, None).await?;
-            if let Some(held) = healed.iter().flat_map(|healed| &healed.held).next() {
-                bail!("{held}");
-            }
+        if let (true, Some(why)) = (self.disorder.is_left(), self.lease.lost()) {
+            bail!("{}", lost(&why));
         }
-        Ok(())
+        self.disorder.undo(&self.cluster).await
     }
 }
 

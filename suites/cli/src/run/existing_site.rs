@@ -1,12 +1,6 @@
 //! The existing cluster of a run, held for the length of the run.
 
-use std::{
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{path::PathBuf, sync::Arc};
 
 use anyhow::{Context as _, bail};
 use cluster::target::Agent;
@@ -27,6 +21,7 @@ use crate::{
 
 use super::{
     cluster_hold::{self, HeldCluster, lost},
+    disorder::Disorder,
     machine, namespace_deletion,
     nodes::{self, Used},
     process::{self, At, End, Settings, without_run},
@@ -197,8 +192,9 @@ impl Site for ExistingSite<'_> {
         let settled = held.wait(self.settings, line).await;
         if let Some(Err(why)) = settled {
             // If the Lease is lost, the next run or `heal` repairs the nodes.
-            let died = !is_its_own && case.disruptive;
-            held.is_disordered.fetch_or(died, Ordering::Relaxed);
+            if !is_its_own && case.disruptive {
+                held.disorder.begins();
+            }
             if !is_its_own && !self.settings.keep {
                 let cleaned = held.cleanup(self.settings, Some(case.id)).await;
                 report.warnings.extend(cleaned.err().map(|halt| halt.to_string()));
@@ -317,7 +313,7 @@ async fn hold(options: Options, interrupted: CancellationToken) -> anyhow::Resul
         found: ClusterRef::Existing(Box::new(surveyed.about().clone())),
         lease: guard.lease(),
         guard: Mutex::new(Some(guard)),
-        is_disordered: AtomicBool::new(false),
+        disorder: Disorder::default(),
     })
 }
 

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -17,6 +17,7 @@ use tokio::{sync::OnceCell, time::sleep};
 use crate::{cluster::ClusterRef, repair, terminal};
 
 use super::{
+    disorder::Disorder,
     machine, namespace_deletion,
     process::{self, At, End, Settings, without_run},
     progress::Line,
@@ -42,7 +43,7 @@ pub(super) struct KindSite<'a> {
     /// How often the API server did not answer although no case could be the cause.
     absences: AtomicU64,
     /// Whether a case has left something on nodes that could not be undone.
-    is_disordered: AtomicBool,
+    disorder: Disorder,
 }
 
 impl<'a> KindSite<'a> {
@@ -54,7 +55,7 @@ impl<'a> KindSite<'a> {
             up: OnceCell::new(),
             lost: OnceCell::new(),
             absences: AtomicU64::new(0),
-            is_disordered: AtomicBool::new(false),
+            disorder: Disorder::default(),
         }
     }
 
@@ -89,7 +90,7 @@ impl<'a> KindSite<'a> {
                 "the verdicts stand, but namespaces of cases are left; `plumbline cleanup` removes them",
             )?;
             ensure!(
-                !self.is_disordered.load(Ordering::Relaxed),
+                !self.disorder.is_left(),
                 "the verdicts stand, but nodes of {name} have what a case did to them: `plumbline heal --kind {name}` undoes it"
             );
             return Ok(());
@@ -162,13 +163,14 @@ impl<'a> KindSite<'a> {
         if case.disruptive {
             match repair::nodes(cluster, None).await {
                 Ok(all) => {
-                    let is_held = all.iter().any(|healed| !healed.held.is_empty());
-                    self.is_disordered.fetch_or(is_held, Ordering::Relaxed);
+                    if all.iter().any(|healed| !healed.held.is_empty()) {
+                        self.disorder.begins();
+                    }
                     let words = all.into_iter().flat_map(|healed| [healed.undone, healed.held]);
                     warnings.extend(words.flatten());
                 }
                 Err(error) => {
-                    self.is_disordered.store(true, Ordering::Relaxed);
+                    self.disorder.begins();
                     warnings.push(format!("what the case did to nodes stays: {error:#}"));
                 }
             }
@@ -212,6 +214,10 @@ impl Site for KindSite<'_> {
     async fn run(&self, cluster: &Arc<KindCluster>, case: Case, line: &Line<'_>) -> CaseReport {
         if let Some(why) = self.lost(cluster, Some(line)).await {
             let why = why.to_owned();
+            return without_run(&case, self.settings, Verdict::Inconclusive { why });
+        }
+        if let Err(error) = self.disorder.undo(cluster.cluster()).await {
+            let why = format!("nodes have what a case before did to them: {error:#}");
             return without_run(&case, self.settings, Verdict::Inconclusive { why });
         }
         namespace_deletion::few(cluster.cluster(), self.settings, line).await;

@@ -19,6 +19,7 @@
 mod arguments;
 mod cluster_hold;
 mod conclusion;
+mod disorder;
 mod dry_run;
 mod estimate;
 mod exempt;
