@@ -32,7 +32,7 @@ pub struct Arguments {
     /// The process id on the node.
     #[arg(long, value_name = "PID")]
     process: u32,
-    /// Remote address in the process's sockets; may be given several times
+    /// Remote address in the process's sockets, an unspecified one for any; may be given several times
     #[arg(long = "to", value_name = "ADDRESS:PORT")]
     to: Vec<SocketAddr>,
     /// Resets them, and prints those that were
@@ -112,7 +112,8 @@ pub fn look(arguments: &Arguments) -> Result<Connections, String> {
             text => text.map_err(|error| format!("can't read {}/{table}: {error}", process.display()))?,
         };
         for line in text.lines().skip(1).filter_map(Line::parse) {
-            if !sockets.contains(&line.inode) || !arguments.to.contains(&line.remote) {
+            let is_asked = arguments.to.iter().any(|to| is_to(*to, line.remote));
+            if !sockets.contains(&line.inode) || !is_asked {
                 continue;
             }
             let set = match line.state {
@@ -127,6 +128,11 @@ pub fn look(arguments: &Arguments) -> Result<Connections, String> {
         }
     }
     Ok(found)
+}
+
+/// Whether a peer is what was asked for: this address and port, or, if the address is unspecified, this port of any address.
+fn is_to(asked: SocketAddr, peer: SocketAddr) -> bool {
+    asked.port() == peer.port() && (asked.ip().is_unspecified() || asked.ip() == peer.ip())
 }
 
 fn read(path: &Path) -> Result<String, String> {
@@ -289,6 +295,20 @@ mod tests {
 
     fn line(text: &str) -> Line {
         Line::parse(text).expect("a line")
+    }
+
+    #[test]
+    fn an_unspecified_address_is_the_port_of_any() {
+        let parsed = |text: &str| text.parse::<SocketAddr>().unwrap();
+        for (asked, peer, is) in [
+            ("192.0.2.1:6443", "192.0.2.1:6443", true),
+            ("192.0.2.1:6443", "192.0.2.2:6443", false),
+            ("[::]:6443", "192.0.2.2:6443", true),
+            ("0.0.0.0:6443", "[2001:db8::1]:6443", true),
+            ("[::]:6443", "192.0.2.2:443", false),
+        ] {
+            assert_eq!(is_to(parsed(asked), parsed(peer)), is, "{asked} {peer}");
+        }
     }
 
     #[test]

@@ -4,10 +4,10 @@
 use std::{
     collections::BTreeSet,
     iter,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv6Addr, SocketAddr},
 };
 
-use cluster::{Node, Place};
+use cluster::Place;
 use faults::Connections;
 use futures::future::try_join_all;
 use serde_json::Value;
@@ -29,30 +29,24 @@ const TABLE: &str = "inet plumbline_api_cut";
 pub struct ApiCut(Vec<Lasting>);
 
 impl ApiCut {
-    /// Drops what the processes of all nodes send to these addresses of API servers, and what comes from there. Pods'
-    /// packets are not touched, nor a server of the node itself that its agent (by node and process) has no connection to: the
-    /// kubelet asks that server whether it lives, and would start it again.
+    /// Drops what the processes of all nodes send to the ports of these API servers, at whatever address, and what comes from there: an
+    /// agent that knows a server by its name has its addresses of both families. Pods' packets are not touched, nor a server of
+    /// the node itself that its agent (by node and process) has no connection to: the kubelet asks that server whether it
+    /// lives, and would start it again.
     ///
     /// # Errors
     /// A node has no `nft`, or its kernel none of what that needs.
     pub async fn begin(cx: &Context, agents: &[(String, u32)], servers: &[SocketAddr]) -> Result<Self, Halt> {
         let longest = cx.limits().longest(cx.limits().heal);
-        let on = async |node: &Node| {
-            let mut cut = servers.to_vec();
-            let is_own = |server: &SocketAddr| node.addresses.contains(&server.ip());
-            for own in servers.iter().filter(|server| is_own(server)) {
-                if !has_connection(cx, agents, &node.name, *own).await? {
-                    cut.retain(|server| server != own);
-                }
+        let on = async |node: String| {
+            let mut uses_own = false;
+            for (of, process) in agents {
+                uses_own |= *of == node && has_own(cx, &node, *process, servers).await?;
             }
-            let (begin, end) = (rules(&cut), format!("nft delete table {TABLE}"));
-            let place = Place::Host {
-                node: node.name.clone(),
-            };
-            Lasting::begin(cx, &place, [&begin, &end], longest).await
+            let (begin, end) = (rules(servers, uses_own), format!("nft delete table {TABLE}"));
+            Lasting::begin(cx, &Place::Host { node }, [&begin, &end], longest).await
         };
-        let nodes = cx.cluster().describe().nodes.iter();
-        Ok(Self(try_join_all(nodes.map(on)).await?))
+        Ok(Self(try_join_all(cx.nodes().into_iter().map(on)).await?))
     }
 
     /// Ends it.
@@ -66,32 +60,47 @@ impl ApiCut {
     }
 }
 
-/// Whether the agent of a node has a connection to a server.
-async fn has_connection(
-    cx: &Context,
-    agents: &[(String, u32)],
-    node: &str,
-    server: SocketAddr,
-) -> Result<bool, Halt> {
-    let Some((_, process)) = agents.iter().find(|(of, _)| of == node) else {
-        return Ok(false);
-    };
-    let found = Connections::of(cx.cluster(), node, *process, &[server]).await?;
-    Ok(!found.established.is_empty())
+/// Whether the agent of a node has a connection to a server of the node itself: one from the address that it goes to.
+async fn has_own(cx: &Context, node: &str, process: u32, servers: &[SocketAddr]) -> Result<bool, Halt> {
+    let found = Connections::of(cx.cluster(), node, process, &anywhere(servers)).await?;
+    for own in found.established {
+        let to: Vec<SocketAddr> = ports(servers).map(|port| (own.ip(), port).into()).collect();
+        let found = Connections::of(cx.cluster(), node, process, &to).await?;
+        if found.established.contains(&own) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
-fn rules(servers: &[SocketAddr]) -> String {
+fn ports(servers: &[SocketAddr]) -> impl Iterator<Item = u16> + use<> {
+    let ports: BTreeSet<u16> = servers.iter().map(SocketAddr::port).collect();
+    ports.into_iter()
+}
+
+/// The ports of these servers at any address, as [`Connections`] are asked for.
+fn anywhere(servers: &[SocketAddr]) -> Vec<SocketAddr> {
+    ports(servers)
+        .map(|port| (Ipv6Addr::UNSPECIFIED, port).into())
+        .collect()
+}
+
+/// `all`: also packets of the node to itself.
+fn rules(servers: &[SocketAddr], all: bool) -> String {
     let mut commands = vec![
         format!("nft add table {TABLE}"),
         format!("nft 'add chain {TABLE} out {{ type filter hook output priority -300 ; }}'"),
         format!("nft 'add chain {TABLE} in {{ type filter hook input priority -300 ; }}'"),
     ];
-    for server in servers {
-        let family = if server.is_ipv4() { "ip" } else { "ip6" };
-        for (chain, end) in [("out", 'd'), ("in", 's')] {
-            let (address, port) = (server.ip(), server.port());
+    for port in ports(servers) {
+        for (chain, device, end) in [("out", "oifname", 'd'), ("in", "iifname", 's')] {
+            let beyond = if all {
+                String::new()
+            } else {
+                format!("{device} != lo ")
+            };
             commands.push(format!(
-                "nft add rule {TABLE} {chain} {family} {end}addr {address} tcp {end}port {port} drop"
+                "nft add rule {TABLE} {chain} {beyond}tcp {end}port {port} drop"
             ));
         }
     }
@@ -136,7 +145,7 @@ pub async fn connected(cx: &Context, servers: &[SocketAddr]) -> Result<Vec<(Stri
         let within = Within::from_now(cx.limits().heal);
         let what = format!("the agent of {node} has a connection to an API server");
         eventually(&what, within, async || {
-            let found = Connections::of(cx.cluster(), &node, process, servers).await?;
+            let found = Connections::of(cx.cluster(), &node, process, &anywhere(servers)).await?;
             Ok((!found.established.is_empty()).then_some(()))
         })
         .await?;
@@ -151,7 +160,7 @@ pub async fn connected(cx: &Context, servers: &[SocketAddr]) -> Result<Vec<(Stri
 /// Inconclusive if one of them had none.
 pub async fn reset(cx: &Context, agents: &[(String, u32)], servers: &[SocketAddr]) -> Result<(), Halt> {
     for (node, process) in agents {
-        let gone = Connections::reset(cx.cluster(), node, *process, servers)
+        let gone = Connections::reset(cx.cluster(), node, *process, &anywhere(servers))
             .await?
             .established;
         cx.fault(&format!(
@@ -184,17 +193,25 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_to_each_server_are_cut_and_nothing_else() {
-        let servers = ["192.0.2.1:6443", "[2001:db8::1]:6443"].map(|one| one.parse().unwrap());
-        let rules = rules(&servers);
-        let drops: Vec<&str> = rules.lines().filter(|line| line.ends_with(" drop")).collect();
+    fn both_ways_to_the_port_of_servers_are_cut_and_the_nodes_own_only_if_its_agent_uses_it() {
+        let servers = ["192.0.2.1:6443", "192.0.2.2:6443"].map(|one| one.parse().unwrap());
+        let drops = |all| -> Vec<String> {
+            let rules = rules(&servers, all);
+            let drops = rules.lines().filter(|line| line.ends_with(" drop"));
+            drops.map(str::to_owned).collect()
+        };
         assert_eq!(
-            drops,
+            drops(true),
             [
-                "nft add rule inet plumbline_api_cut out ip daddr 192.0.2.1 tcp dport 6443 drop",
-                "nft add rule inet plumbline_api_cut in ip saddr 192.0.2.1 tcp sport 6443 drop",
-                "nft add rule inet plumbline_api_cut out ip6 daddr 2001:db8::1 tcp dport 6443 drop",
-                "nft add rule inet plumbline_api_cut in ip6 saddr 2001:db8::1 tcp sport 6443 drop",
+                "nft add rule inet plumbline_api_cut out tcp dport 6443 drop",
+                "nft add rule inet plumbline_api_cut in tcp sport 6443 drop",
+            ]
+        );
+        assert_eq!(
+            drops(false),
+            [
+                "nft add rule inet plumbline_api_cut out oifname != lo tcp dport 6443 drop",
+                "nft add rule inet plumbline_api_cut in iifname != lo tcp sport 6443 drop",
             ]
         );
     }

@@ -4,7 +4,7 @@
 //!
 //! The cut is in the kernel of the nodes, and touches no client. The claim's 30 min are three hold times of the long
 //! profile; other profiles scale them by theirs.
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cluster::Capability;
 use futures::future::try_join_all;
@@ -16,7 +16,7 @@ use harness::{
     context::Context,
     probing,
     verdict::Halt,
-    waiting::Within,
+    waiting::{Within, has_lasted},
 };
 
 use super::outage::Swapped;
@@ -56,6 +56,10 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     }
     try_join_all(windows.into_iter().map(|window| window.hold(cx))).await?;
 
+    services.list(cx, 1).await?;
+    has_lasted(Instant::now(), cx.limits().endpoints).await;
+    services.are_unchanged(cx).await?;
+
     let can = &cx.cluster().describe().capabilities;
     if can.contains(&Capability::StartsWithoutApi) {
         restart(cx, &services).await?;
@@ -65,8 +69,6 @@ async fn run(cx: &Context) -> Result<(), Halt> {
             "what starts agents in this cluster asks the API itself",
         );
     }
-    services.list(cx, 1).await?;
-
     cx.phase("verdict: the API is back, and all nodes follow it");
     cut.end(cx).await?;
     let within = Within::from_now(cx.limits().heal);

@@ -52,6 +52,15 @@ impl Swapped {
         Ok(())
     }
 
+    /// Witness: the first backend still serves, although another is listed, so that agents have not learned it.
+    pub(super) async fn are_unchanged(&self, cx: &Context) -> Result<(), Halt> {
+        for (clients, targets) in self.dialled(cx, 0).await? {
+            let within = Within::from_now(cx.limits().endpoints);
+            probing::witness(cx, "the former endpoint still serves", &clients, &targets, within).await?;
+        }
+        Ok(())
+    }
+
     /// Who dials which frontend, all of which the backend of this number must serve alone: everything from inside, node
     /// ports from outside.
     pub(super) async fn dialled(&self, cx: &Context, number: usize) -> Result<Vec<Vantage>, Halt> {

@@ -73,11 +73,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
             Stall::Stopped => Stalled::Stopped(stop(cx, &agents).await?),
         };
         services.list(cx, 1).await?;
-        for (clients, targets) in services.dialled(cx, 0).await? {
-            let within = Within::from_now(cx.limits().endpoints);
-            probing::witness(cx, "the former endpoint still serves", &clients, &targets, within).await?;
-        }
         has_lasted(began, cx.limits().hold).await;
+        services.are_unchanged(cx).await?;
 
         cx.phase("verdict: released, all nodes serve what the API lists");
         match stalled {
