@@ -4,9 +4,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
-use cluster::{
-    ApiEndpoints, Capability, Description, Node, PROBE, Variant, software::Software, target::Target,
-};
+use cluster::{ApiEndpoints, Capability, Description, Node, PROBE, software::Software, target::Target};
 use existing::{KubernetesCluster, Options, Own, Tier};
 use harness::{case::Case, limits::Limits};
 use kind::KindTarget;
@@ -161,7 +159,11 @@ fn in_kind(arguments: &Arguments, named: &[Case]) -> anyhow::Result<Place> {
                 further: is_reference,
                 shared: false,
             },
-            variants: is_reference.then_some(Variant::SocketLbOff).into_iter().collect(),
+            variants: found
+                .lab
+                .filter(|_| is_reference)
+                .map(|program| program.variants.into_keys().collect())
+                .unwrap_or_default(),
             image: PROBE.to_owned(),
             pull_secrets: Vec::new(),
             confined: None,

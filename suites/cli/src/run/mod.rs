@@ -5,7 +5,7 @@
 //!   `nodes.rs`: which cases use which of its nodes. `kind_site.rs`: a kind cluster. `kind_installation.rs`: one on
 //!   which a target is installed by its file's steps.
 //!   `provider.rs`: which of them, and why.
-//!   `namespace_deletion.rs`: namespaces of ended cases that are being deleted there.
+//!   `namespace_deletion.rs`: namespaces of ended cases that are being deleted there. `disorder.rs`: what cases have left on nodes.
 //! - `select.rs`: what runs, decided before the run; `filter.rs`: by `--filter`; `unmatched.rs`: why nothing does.
 //! - `prechecks.rs`: checks before the run, if cases need them.
 //! - `exempt.rs`: known deviations. `target_claims.rs`: features and deviations that a target declares.
