@@ -117,7 +117,7 @@ impl Connections for KernelConnections {
                     to_end.insert(cookie);
                 }
             }
-            // To list them again takes as long, whosever the namespace is: the kernel goes through all TCP sockets of the machine.
+            // This lists them again, for which the kernel goes through all TCP sockets of the machine: only where one is to end.
             ended += terminate_opening(namespace, &to_end)?;
             Ok::<_, LoaderError>(())
         })?;

@@ -166,7 +166,7 @@ async fn fill(cx: &Context, namespace: &str, most: usize) -> Result<Vec<Frontend
         .await
 }
 
-/// One that nobody has: of the networks for benchmarks (RFC 2544, RFC 5180).
+/// An endpoint without a pod: its address is of a network that is kept for benchmarks (RFC 2544, RFC 5180).
 fn endpoint(family: Family, number: usize) -> Value {
     let number = u32::try_from(number).unwrap_or(u32::MAX);
     let address = match family {
