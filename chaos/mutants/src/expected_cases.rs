@@ -202,15 +202,6 @@ impl Mutant {
         }
     }
 
-    /// The control, if it must be another than usual: the bug does not change what that is about, but leaves it little time.
-    pub const fn control(self) -> Option<&'static str> {
-        match self {
-            // A new Service is served 20 s before its limit.
-            Self::SlicesLate40 => Some("kubesvc-reachable"),
-            _ => None,
-        }
-    }
-
     /// Cases that must pass, besides the control: the bug does not concern them, or there is no bug.
     pub const fn passed_by(self) -> &'static [&'static str] {
         match self {

@@ -111,8 +111,7 @@ enum Command {
     /// List the mutants with their bugs
     List {
         /// Print JSON: a list of objects with `name`, `bug`, `caught_by` (ids that must fail), `passed_by` (ids that
-        /// must pass), `through` (the case to run for an id that is no case) and `control` (the case that must pass, if it is
-        /// another than usual)
+        /// must pass), and `through` (the case to run for an id that is no case)
         #[arg(long)]
         json: bool,
     },
@@ -492,7 +491,6 @@ fn list(json: bool) {
                 let through: BTreeMap<_, _> = mutant.through().iter().copied().collect();
                 json!({
                     "name": name, "bug": mutant.bug(), "caught_by": mutant.caught_by(), "passed_by": mutant.passed_by(), "through": through,
-                    "control": mutant.control(),
                 })
             })
             .collect();

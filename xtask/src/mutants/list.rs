@@ -35,7 +35,6 @@ pub(super) fn list() -> anyhow::Result<Vec<Mutant>> {
             Ok(Mutant {
                 name: name.to_owned(),
                 of_both_families: of_both.cloned().collect(),
-                control: one["control"].as_str().map(str::to_owned),
                 caught_by,
                 passed_by,
                 through: through.filter_map(run).collect(),
