@@ -173,6 +173,8 @@ impl Mutant {
                 "release-culprit-refilled",
                 "release-same-name-two-namespaces",
             ],
+            Self::PrefixReleaseStaleKept => &["release-prefix-empty-list", "stale-sock-link-orphan"],
+            Self::UnreadyServedUdpKept => &["unready-no-new", "clusterip-from-pod", "udp-backend-replaced"],
             Self::SlicesOfAnyNamespace => &["slice-namespace-bound"],
             Self::SlicesByOwnName => &["slice-labels-and-names"],
             Self::FirstLabelKept => &["slice-relabelled"],
@@ -191,8 +193,9 @@ impl Mutant {
             Self::FiltersRemoved => &["foreign-programs-kept"],
             Self::ProxyNameUnread => &["service-proxy-name-ignored"],
             Self::OldestDisplaced => &["overflow-old-survive"],
+            Self::FailuresForgotten => &["write-failure-retried"],
             Self::ModeForgotten => &["mode-switch-clean"],
-            Self::SlicesLate40 => &[
+            Self::SlicesLate35 => &[
                 "release-prefix-empty-list",
                 "clusterip-no-endpoints-refused",
                 "udp-not-ready-yet",

@@ -71,6 +71,7 @@
 //! | [`forgetful_start`] | a start empties the table of services, or that of flows |
 //! | [`numbers_shared`] | after a start that adopts maps, new Services get numbers that are in use |
 //! | [`oldest_displaced`] | where there are too many endpoints, new Services displace the first |
+//! | [`failures_forgotten`] | a write to a map that has failed counts as done |
 //! | [`two_writes`] | a service is emptied before its next backends are written |
 //! | [`endpoints_left_out`] | some endpoints are in no set: of this node, alone, without a node |
 //! | [`ports_confused`] | ports of one number, or families of one port, are not told apart |
@@ -95,6 +96,7 @@ pub mod endpoints_kept;
 pub mod endpoints_left_out;
 mod expected_cases;
 pub mod external_frontends;
+pub mod failures_forgotten;
 pub mod flows_flushed;
 pub mod flows_kept;
 pub mod foreign_removed;
@@ -340,6 +342,10 @@ pub enum Mutant {
     SlicesByName,
     /// [`wide_release::WideRelease::by_prefix`] and [`slices_by_name`] at once, as Cilium 1.18.5 has both.
     PrefixReleaseSlicesByName,
+    /// [`wide_release::WideRelease::by_prefix`] and [`stale_kept`] at once: the two outages that started the project.
+    PrefixReleaseStaleKept,
+    /// [`conditions_misread::Misread::Unready`] and [`udp_kept::Kept::All`] at once.
+    UnreadyServedUdpKept,
     /// [`slices_misread::Misreading::AnyNamespace`].
     SlicesOfAnyNamespace,
     /// [`slices_misread::Misreading::OwnName`].
@@ -368,8 +374,8 @@ pub enum Mutant {
     ProxyNameUnread,
     /// The pins of each datapath mode are in a folder of their own, and [`stale_kept`].
     ModeForgotten,
-    /// [`slices_late`], by 40 s.
-    SlicesLate40,
+    /// [`slices_late`], by 35 s: after T_ep, and long before the limit of what a control waits for.
+    SlicesLate35,
     /// [`slices_late`], by 20 s: no bug.
     SlicesLate20,
     /// [`refused_as::EPERM`]: no bug.
@@ -392,6 +398,8 @@ pub enum Mutant {
     FlowsForgotten,
     /// [`numbers_shared`].
     NumbersShared,
+    /// [`failures_forgotten`], and maps are not compared with what was written.
+    FailuresForgotten,
     /// [`two_writes`].
     TwoWrites,
     /// [`oldest_displaced::OldestDisplaced`].
@@ -625,6 +633,8 @@ impl Mutant {
                 "slices are identified by their names without namespaces: of two with one name, one keeps its endpoints once it is emptied"
             }
             Self::PrefixReleaseSlicesByName => "prefix-release and slices-by-name at once",
+            Self::PrefixReleaseStaleKept => "prefix-release and stale-kept at once",
+            Self::UnreadyServedUdpKept => "unready-served and udp-kept at once",
             Self::SlicesOfAnyNamespace => {
                 "an EndpointSlice belongs to the Services that its label names in all namespaces"
             }
@@ -664,7 +674,7 @@ impl Mutant {
             Self::ModeForgotten => {
                 "programs of the former datapath mode stay, with its maps, when another begins"
             }
-            Self::SlicesLate40 => "changes of EndpointSlices are in force 40 s later",
+            Self::SlicesLate35 => "changes of EndpointSlices are in force 35 s later",
             Self::SlicesLate20 => "none: changes of EndpointSlices are in force 20 s later",
             Self::RefusedEperm => "none: connections to a Service without backends fail with EPERM",
             Self::RefusedEhostunreach => {
@@ -694,6 +704,7 @@ impl Mutant {
             Self::NumbersShared => {
                 "after a start that adopts its maps, a new Service is served by the backends of another"
             }
+            Self::FailuresForgotten => "a write to a map that has failed counts as done",
             Self::TwoWrites => "a Service has no endpoints for some milliseconds whenever they change",
             Self::LostWatchForgets => "once a watch was cut, it serves no Service",
             Self::RemovalsLost => "once a watch was cut, an endpoint that leaves a slice stays",

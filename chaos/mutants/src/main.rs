@@ -32,6 +32,7 @@ use mutants::{
     endpoints_kept::{EndpointsKept, KeptEndpoints},
     endpoints_left_out::{EndpointsLeftOut, LeftOut},
     external_frontends::{Depends, ExternalFrontends},
+    failures_forgotten::failures_forgotten,
     flows_flushed::flows_flushed,
     flows_kept::flows_kept,
     foreign_removed,
@@ -330,6 +331,16 @@ fn main() -> ExitCode {
             let both = |planner| SlicesByName::new(WideRelease::by_prefix(planner));
             execute(&command, desired(both))
         }
+        Mutant::PrefixReleaseStaleKept => execute(&command, |seams| Seams {
+            desired: WideRelease::by_prefix(seams.desired),
+            datapath: overlooking(seams.datapath, Overlooked::All),
+            source: seams.source,
+        }),
+        Mutant::UnreadyServedUdpKept => execute(&command, |seams| Seams {
+            desired: ConditionsMisread::new(seams.desired, Misread::Unready),
+            datapath: mutants::udp_kept::udp_kept(seams.datapath, Kept::All),
+            source: seams.source,
+        }),
         Mutant::SlicesOfAnyNamespace => misread(Misreading::AnyNamespace),
         Mutant::SlicesByOwnName => misread(Misreading::OwnName),
         Mutant::FirstLabelKept => misread(Misreading::FirstLabel),
@@ -347,7 +358,7 @@ fn main() -> ExitCode {
         }
         Mutant::ProxyNameUnread => execute(&command, watching(unread)),
         Mutant::ModeForgotten => stale(Overlooked::All),
-        Mutant::SlicesLate40 => late(40),
+        Mutant::SlicesLate35 => late(35),
         Mutant::SlicesLate20 => late(20),
         Mutant::RefusedEperm => refused(refused_as::EPERM),
         Mutant::RefusedEhostunreach => refused(refused_as::EHOSTUNREACH),
@@ -372,6 +383,7 @@ fn main() -> ExitCode {
         }
         Mutant::WipeUnnoticed => execute(&command, |seams| seams),
         Mutant::OldestDisplaced => execute(&command, desired(OldestDisplaced::new)),
+        Mutant::FailuresForgotten => execute(&command, datapath(failures_forgotten)),
         Mutant::TwoWrites => execute(&command, datapath(two_writes)),
         Mutant::LostWatchForgets => {
             let forget = || drop(empty_frontends(Path::new(BPFFS)));
@@ -446,7 +458,7 @@ fn parse() -> Arguments {
             ),
             Command::Agent(cli::Command::Run(_)),
         ) => line.chain(["--probe=off".into()]).collect(),
-        (Some(Mutant::WipeUnnoticed), Command::Agent(cli::Command::Run(_))) => {
+        (Some(Mutant::WipeUnnoticed | Mutant::FailuresForgotten), Command::Agent(cli::Command::Run(_))) => {
             line.chain(["--probe=off".into(), NO_AUDIT.into()]).collect()
         }
         (Some(Mutant::OneWay), Command::Agent(_)) => without_further_servers(line),

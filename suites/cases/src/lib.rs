@@ -192,6 +192,7 @@ pub const ALL: &[Case] = &[
     n_restart::atomic_endpoint_switch::CASE,
     n_restart::scale_canary_latency::CASE,
     n_restart::overflow_old_survive::CASE,
+    n_restart::write_failure_retried::CASE,
     m_families::dual_stack_both::CASE,
     m_families::dual_stack_families_apart::CASE,
     m_families::service_proxy_name_ignored::CASE,
@@ -249,6 +250,13 @@ mod tests {
     fn every_manifest_parses() {
         for case in ALL {
             Manifest::parse(case.manifest).unwrap_or_else(|error| panic!("{}: {error}", case.id));
+        }
+    }
+
+    #[test]
+    fn windows_go_on_for_as_long_as_any_case() {
+        for case in ALL {
+            assert!(case.longest <= harness::background::LONGEST, "{}", case.id);
         }
     }
 

@@ -110,11 +110,13 @@ pub enum Capability {
     StartsWithoutApi,
     /// A hop of [`NARROW`] bytes can be made: on the way to the client outside, and by routes of nodes to their pods.
     NarrowHop,
+    /// Some of what an agent writes to its kernel can be made to fail.
+    WriteFailures,
 }
 
 impl Capability {
     /// All of them. A variant that is not listed changes the length, and does not compile; the last one stays the last.
-    pub const ALL: [Self; Self::NarrowHop as usize + 1] = [
+    pub const ALL: [Self; Self::WriteFailures as usize + 1] = [
         Self::Ipv4,
         Self::Ipv6,
         Self::ApiWrite,
@@ -140,6 +142,7 @@ impl Capability {
         Self::ThousandsOfServices,
         Self::StartsWithoutApi,
         Self::NarrowHop,
+        Self::WriteFailures,
     ];
 }
 

@@ -5,6 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     net::IpAddr,
+    num::NonZeroU32,
     path::Path,
     sync::Arc,
     time::Duration,
@@ -116,6 +117,28 @@ pub trait AgentControl: Send + Sync {
     /// # Errors
     /// The agent runs; its target supports no other endpoint.
     async fn set_api_endpoint(&self, node: &str, endpoint: Option<&ApiEndpoint>) -> Result<(), ClusterError>;
+
+    /// Starts the agent of a node once more, in its default configuration and so that [`fail_writes`](Self::fail_writes)
+    /// can fail what it writes to the kernel, for at most [`LONGEST`](crate::LONGEST). At the end of the fault it is started
+    /// without that. Available with [`Capability::WriteFailures`].
+    ///
+    /// # Errors
+    /// The agent does not stop or start; it was started so already; the cluster has no such capability.
+    async fn watch_writes(&self, _node: &str, _lasts: Duration) -> Result<FaultLease, ClusterError> {
+        Err(ClusterError::unsupported("watch what agents write to the kernel"))
+    }
+
+    /// Lets one of so many writes of an agent to the kernel fail from now on, by chance and for want of memory (ENOMEM); `None`:
+    /// none. A write is a change of entries of a map, and each start of what writes rules (nft, iptables) or tracked flows.
+    /// Returns how many have failed so far.
+    ///
+    /// # Errors
+    /// Its writes are not watched ([`watch_writes`](Self::watch_writes)).
+    async fn fail_writes(&self, _node: &str, _one_of: Option<NonZeroU32>) -> Result<u64, ClusterError> {
+        Err(ClusterError::unsupported(
+            "let writes of agents to the kernel fail",
+        ))
+    }
 
     /// Removes what the target keeps on a node between runs (pins and state directories), by the target's documented
     /// clean-up. The agent must be stopped.

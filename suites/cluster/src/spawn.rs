@@ -11,7 +11,7 @@ use std::{
     fs::File,
     io,
     os::{
-        fd::{AsFd, AsRawFd, RawFd},
+        fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
         unix::process::CommandExt,
     },
     path::Path,
@@ -132,6 +132,56 @@ pub async fn spawn(command: Command, placement: Placement) -> io::Result<Child> 
     result
         .await
         .map_err(|_| io::Error::other("the spawning thread is gone"))?
+}
+
+/// As [`spawn`], from a thread of its own: `before` prepares the thread, of which the program inherits what it does to it.
+/// Then `meanwhile` runs there, and is given what can be read from once the program has ended (pidfd_open(2)). The program
+/// ends when it returns.
+///
+/// # Errors
+/// As of [`spawn`]; `before` fails.
+pub async fn spawn_from_thread<T>(
+    command: Command,
+    placement: Placement,
+    before: impl FnOnce() -> io::Result<T> + Send + 'static,
+    meanwhile: impl FnOnce(T, OwnedFd) + Send + 'static,
+) -> io::Result<Child> {
+    let mut command = command;
+    let parent = getpid();
+    // SAFETY: as in `spawn`.
+    unsafe { command.pre_exec(move || enter_and_follow(&placement, parent)) };
+    let runtime = Handle::current();
+    let (result_sender, result) = oneshot::channel();
+    thread::spawn(move || {
+        let started = before().and_then(|prepared| {
+            let _reactor = runtime.enter();
+            let child = tokio::process::Command::from(command)
+                .kill_on_drop(true)
+                .spawn()?;
+            let ended = end_of(&child)?;
+            Ok((child, prepared, ended))
+        });
+        match started {
+            Ok((child, prepared, ended)) => {
+                drop(result_sender.send(Ok(child)));
+                meanwhile(prepared, ended);
+            }
+            Err(error) => drop(result_sender.send(Err(error))),
+        }
+    });
+    result
+        .await
+        .map_err(|_| io::Error::other("the spawning thread is gone"))?
+}
+
+/// What can be read from once a process has ended.
+fn end_of(child: &Child) -> io::Result<OwnedFd> {
+    let id = child.id().ok_or_else(|| io::Error::from(Errno::ESRCH))?;
+    // SAFETY: no addresses; returns a new descriptor.
+    let end = unsafe { libc::syscall(libc::SYS_pidfd_open, id, 0) };
+    let end = RawFd::try_from(Errno::result(end)?).map_err(io::Error::other)?;
+    // SAFETY: new, and owned by nothing else.
+    Ok(unsafe { OwnedFd::from_raw_fd(end) })
 }
 
 fn enter_and_follow(placement: &Placement, parent: Pid) -> io::Result<()> {

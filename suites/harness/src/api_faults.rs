@@ -1,5 +1,5 @@
 //! Faults that a process at the other end of a lease keeps in force, in the history of a case that makes them: of the
-//! API servers, of nodes that lose their power, of ways with a narrow hop.
+//! API servers, of nodes that lose their power, of ways with a narrow hop, of agents whose writes to the kernel can fail.
 
 use std::{
     net::IpAddr,
@@ -34,6 +34,14 @@ pub async fn begin(cx: &Context, fault: &ApiFault, lasts: Duration) -> Result<Le
 pub async fn lose_power(cx: &Context, node: &str, lasts: Duration) -> Result<LeasedFault, Halt> {
     let held = cx.cluster().nodes()?.lose_power(node, lasts).await?;
     Ok(LeasedFault::of(cx, held, format!("{node} has no power")))
+}
+
+/// Starts the agent of a node once more, so that its writes to the kernel can be made to fail, for at most so long
+/// ([`cluster::AgentControl::fail_writes`]). At its end the agent is started without that.
+pub async fn watch_writes(cx: &Context, node: &str, lasts: Duration) -> Result<LeasedFault, Halt> {
+    let held = cx.cluster().agents()?.watch_writes(node, lasts).await?;
+    let what = format!("writes of the agent of {node} can fail");
+    Ok(LeasedFault::of(cx, held, what))
 }
 
 /// Gives the client outside addresses behind a hop of [`cluster::NARROW`] bytes, for at most so long.

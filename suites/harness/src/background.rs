@@ -22,8 +22,9 @@ use crate::{
 
 /// From one look at the number of attempts to the next.
 const LOOK: Duration = Duration::from_millis(100);
-/// Probes are planned for so many times their N at most: fences and slow machines make a window longer.
-const TIMES: u32 = 6;
+/// Probes are planned for as long as a case may take: fences, slow machines and slow implementations make a window longer, and
+/// one that ends by itself has a hole.
+pub const LONGEST: Duration = Duration::from_secs(1200);
 /// A target without N probes in a window gets more time: at most so many times what N takes at the planned pace, and so many
 /// windows.
 const LATE: f64 = 1.2;
@@ -142,7 +143,7 @@ impl Background {
             _ => pace_of(&targets, probes, window, cx.limits()),
         };
         let plans = clients.iter().map(|(client, ports)| {
-            let mut entries = pace(&targets, probes, over, TIMES, cx.limits());
+            let mut entries = pace(&targets, probes, over, LONGEST, cx.limits());
             if let Some(ports) = ports {
                 let shares = shares(*ports, entries.len());
                 for (entry, share) in entries.iter_mut().zip(shares) {

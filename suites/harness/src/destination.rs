@@ -12,10 +12,7 @@ use oracle::{
     history::{PlanEntry, Transport, WHILE_LATE},
 };
 
-use crate::{
-    client::Client,
-    limits::{Limits, Profile},
-};
+use crate::{client::Client, limits::Limits};
 
 /// Clients and what they dial.
 pub type Vantage = (Vec<Client>, Vec<Destination>);
@@ -244,17 +241,16 @@ pub(crate) fn permitted_at(targets: &[Destination]) -> HashMap<SocketAddr, &Perm
     of_each.collect()
 }
 
-/// Attempts at an even pace that yield so many for each target within `over`, see [`pace_of`], and go on for so many times that:
-/// at least for so many holds of [`Profile::Lab`], as what else a case does meanwhile takes no less time where a hold is short.
+/// Attempts at an even pace that yield so many for each target within `over`, see [`pace_of`], and go on for `lasts`, or a little
+/// longer.
 pub(crate) fn pace(
     targets: &[Destination],
     probes: impl Fn(&Destination) -> usize,
     over: Duration,
-    times: u32,
+    lasts: Duration,
     limits: &Limits,
 ) -> Vec<PlanEntry> {
-    let least = Limits::of(Profile::Lab).hold.as_secs_f64() / over.as_secs_f64();
-    let times = times.max((f64::from(times) * least).ceil() as u32);
+    let times = lasts.div_duration_f64(over).ceil().max(1.0) as u32;
     let entry = |target: &Destination| PlanEntry {
         at_once: (target.transport == Transport::Tls).then_some(HANDSHAKES_AT_ONCE),
         ..target.entry(probes(target) * times as usize, over * times, limits)
@@ -326,6 +322,7 @@ mod tests {
     use std::slice;
 
     use super::*;
+    use crate::limits::Profile;
 
     fn target(permitted: Permitted) -> Destination {
         Destination {
@@ -336,6 +333,8 @@ mod tests {
             permitted,
         }
     }
+
+    const LASTS: Duration = Duration::from_secs(120);
 
     #[test]
     fn a_round_has_the_probes_asked_for_at_no_more_than_the_rate() {
@@ -365,7 +364,7 @@ mod tests {
             let all = vec![target(Permitted::Refuse); targets];
             let probes = |target: &Destination| target.probes(limits);
             let over = pace_of(&all, probes, limits.hold, limits);
-            let entries = pace(&all, probes, over, 4, limits);
+            let entries = pace(&all, probes, over, LASTS, limits);
             assert_eq!(entries.len(), targets);
             (entries[0].interval_ms, entries[0].count)
         };
@@ -401,7 +400,7 @@ mod tests {
         };
         let at_once = |target: &Destination| {
             let one = slice::from_ref(target);
-            pace(one, Destination::fewest, limits.hold, 4, &limits)[0].at_once
+            pace(one, Destination::fewest, limits.hold, LASTS, &limits)[0].at_once
         };
         assert_eq!((at_once(&plain), at_once(&over_tls)), (None, Some(4)));
         let interval = |target: Destination| round(&[target], |_| 200, &limits)[0].interval_ms;

@@ -21,6 +21,7 @@ use super::{
     backoff::Backoff,
     error::io_error,
     health,
+    kernel_writes::Watch,
     mounts::{BPFFS, CGROUPS},
     process_end::{describe, stop},
     redirection::Redirection,
@@ -30,13 +31,14 @@ use super::{
 /// Requests in the queue; each is answered before the next is taken.
 const ORDERS: usize = 16;
 
-/// The agent of one node, as the control socket uses it.
-#[derive(Debug)]
+/// The agent of one node, as the control socket uses it. Clones are of the same agent.
+#[derive(Clone, Debug)]
 pub(super) struct Agent {
     node: Arc<Node>,
     command: AgentCommand,
     files: Files,
     redirection: Redirection,
+    watch: Watch,
     orders: mpsc::Sender<Order>,
     process_state: watch::Receiver<ProcessState>,
 }
@@ -78,12 +80,13 @@ impl Agent {
     ) -> (Self, impl Future<Output = ()> + Send) {
         let (orders, taken) = mpsc::channel(ORDERS);
         let (sender, process_state) = watch::channel(ProcessState::default());
-        let redirection = Redirection::default();
+        let (redirection, watch) = (Redirection::default(), Watch::default());
         let task = AgentTask {
             node: node.clone(),
             command: command.clone(),
             files: files.clone(),
             redirection: redirection.clone(),
+            watch: watch.clone(),
             orders: taken,
             process_state: sender,
         };
@@ -93,6 +96,7 @@ impl Agent {
                 command,
                 files,
                 redirection,
+                watch,
                 orders,
                 process_state,
             },
@@ -137,6 +141,16 @@ impl Agent {
             way: self.redirection.endpoint(),
             variant: process_state.variant,
         }
+    }
+
+    /// Name of its node.
+    pub(super) fn node(&self) -> &str {
+        &self.node.name
+    }
+
+    /// Whether writes of its next starts can fail, and of this one if it was started since.
+    pub(super) const fn watch(&self) -> &Watch {
+        &self.watch
     }
 
     /// Sets the API endpoint for the next starts; the agent must be stopped.
@@ -237,6 +251,7 @@ struct AgentTask {
     command: AgentCommand,
     files: Files,
     redirection: Redirection,
+    watch: Watch,
     orders: mpsc::Receiver<Order>,
     process_state: watch::Sender<ProcessState>,
 }
@@ -361,9 +376,11 @@ impl AgentTask {
         command.stdin(Stdio::null());
         command.stdout(log.try_clone().map_err(failed())?).stderr(log);
         let placement = self.node.placement(&self.node.agent_cgroup())?;
-        let child = spawn::spawn(command, placement)
-            .await
-            .map_err(io_error("start it"))?;
+        let child = match self.watch.writes() {
+            Some(writes) => writes.spawn(command, placement).await,
+            None => spawn::spawn(command, placement).await,
+        };
+        let child = child.map_err(io_error("start it"))?;
         self.process_state.send_modify(|process_state| {
             process_state.pid = child.id();
             process_state.starts = start;

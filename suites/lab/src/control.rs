@@ -21,6 +21,7 @@ use super::{
     narrow_hop::NarrowHop,
     power::PowerLoss,
     protocol::{Reply, Request},
+    watched_writes::WatchedWrites,
 };
 
 /// Creates the socket.
@@ -121,6 +122,11 @@ async fn answer(stream: UnixStream, lab: &RequestState) -> io::Result<()> {
             let heal = async |lost: PowerLoss| lost.heal().await;
             return cluster::hold(stream, &what, lasts, lab.power_loss(&node, lasts), heal).await;
         }
+        Ok(Request::WatchWrites { node, lasts }) => {
+            let what = format!("writes of the agent of {node} can fail");
+            let heal = async |watched: WatchedWrites| watched.heal().await;
+            return cluster::hold(stream, &what, lasts, lab.watched_writes(&node, lasts), heal).await;
+        }
         Ok(Request::NarrowHop { lasts }) => {
             let heal = async |hop: NarrowHop| hop.heal().await;
             return cluster::hold(stream, &"a narrow hop", lasts, lab.narrow_hop(lasts), heal).await;
@@ -165,13 +171,25 @@ async fn handle(request: Request, lab: &RequestState) -> Result<Reply, ClusterEr
             lab.agent(&node)?.clean_up().await,
             format!("clean up after the agent of {node}"),
         ),
+        Request::FailWrites { node, one_of } => {
+            let writes = lab.agent(&node)?.watch().writes().ok_or_else(|| {
+                let what = format!("let writes of the agent of {node} fail");
+                ClusterError::failed(
+                    what,
+                    "it was not started for it: no fault that watches its writes is there",
+                )
+            })?;
+            Ok(Reply::FailedWrites(writes.fail(one_of)))
+        }
         Request::ApiServers => Ok(Reply::ApiServers(lab.api.list().await)),
         Request::JumpVersions { by } => done(
             lab.api.jump_versions(by).map_err(str::to_owned),
             "let the resourceVersion jump".to_owned(),
         ),
-        Request::Down | Request::ApiFault { .. } | Request::PowerLoss { .. } | Request::NarrowHop { .. } => {
-            Err(ClusterError::failed("answer", "it is answered elsewhere"))
-        }
+        Request::Down
+        | Request::ApiFault { .. }
+        | Request::PowerLoss { .. }
+        | Request::NarrowHop { .. }
+        | Request::WatchWrites { .. } => Err(ClusterError::failed("answer", "it is answered elsewhere")),
     }
 }

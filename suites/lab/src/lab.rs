@@ -38,6 +38,7 @@ use super::{
     start_events::Steps,
     topology::NodeAddresses,
     underlay::{Node, Underlay},
+    watched_writes::WatchedWrites,
 };
 
 /// All tasks of a lab. Ending them ends their processes and namespaces.
@@ -300,6 +301,15 @@ impl RequestState {
     pub(super) async fn power_loss(&self, node: &str, lasts: Duration) -> Result<PowerLoss, ClusterError> {
         let node = Arc::clone(&self.member(node)?.node);
         PowerLoss::begin(node, Arc::clone(&self.underlay), lasts).await
+    }
+
+    /// Starts the agent of a node so that its writes can fail.
+    pub(super) async fn watched_writes(
+        &self,
+        node: &str,
+        lasts: Duration,
+    ) -> Result<WatchedWrites, ClusterError> {
+        WatchedWrites::begin(self.member(node)?.agent.clone(), lasts).await
     }
 
     /// Namespaces and cgroup for a process in a place.

@@ -15,8 +15,8 @@
 //!
 //! Files: for users `client`, `access` and `parts` (the lab as a cluster), `config`, `families`, `name`, `limits`,
 //! `error`, `evidence`, `counters`; for the supervisor `supervisor` (start and end), `lab` (its state), `control`
-//! (requests), `api/`, `agent`, `redirection`, `health`, `power`, `narrow_hop`, `kubelet/`, `underlay`, `topology`; between the two `protocol`,
-//! `request`, `start`, `start_events`; for the host `host` (requirements of a lab), `needs` (requirements of a target),
+//! (requests), `api/`, `agent`, `redirection`, `health`, `kernel_writes`, `kubelet/`, `underlay`, `topology`, and the faults
+//! `power`, `narrow_hop`, `watched_writes`; between the two `protocol`, `request`, `start`, `start_events`; for the host `host` (requirements of a lab), `needs` (requirements of a target),
 //! `program` (paths of programs), `dir`, `leftovers`, `cgroup`; for kernel objects `netns`, `links`, `mounts`,
 //! `process_end`; `balancer` (routes to load balancers), `backoff`,
 //! `cpu_time` (of a lab's programs); for tests `stale_connections`.
@@ -38,6 +38,7 @@ mod evidence;
 mod families;
 mod health;
 mod host;
+mod kernel_writes;
 mod kubelet;
 mod lab;
 mod leftovers;
@@ -62,6 +63,7 @@ mod start_events;
 mod supervisor;
 mod topology;
 mod underlay;
+mod watched_writes;
 
 pub use client::{LabCluster, Lifetime, down, labs, remove_dead, standing};
 pub use config::{Advertise, AgentCommand, ControlPlane, LabConfig};

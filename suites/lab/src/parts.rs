@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     net::IpAddr,
+    num::NonZeroU32,
     path::Path,
     sync::Arc,
     time::Duration,
@@ -141,6 +142,7 @@ impl AgentControl for LabAccess {
             Capability::Node,
             Capability::AgentCleanup,
             Capability::PodsWithoutAgents,
+            Capability::WriteFailures,
         ])
     }
 
@@ -176,6 +178,23 @@ impl AgentControl for LabAccess {
             endpoint: endpoint.cloned(),
         };
         self.order(request).await
+    }
+
+    async fn watch_writes(&self, node: &str, lasts: Duration) -> Result<FaultLease, ClusterError> {
+        let node = node.to_owned();
+        let what = format!("watch what the agent of {node} writes to the kernel");
+        let stream = open(&self.dir, &Request::WatchWrites { node, lasts }).await;
+        FaultLease::begun(stream.map_err(cluster_error(what))?, LIMITS.control).await
+    }
+
+    async fn fail_writes(&self, node: &str, one_of: Option<NonZeroU32>) -> Result<u64, ClusterError> {
+        let what = format!("let writes of the agent of {node} fail");
+        let node = node.to_owned();
+        let reply = call(&self.dir, &Request::FailWrites { node, one_of }, LIMITS.control).await;
+        match reply.map_err(cluster_error(&what))? {
+            Reply::FailedWrites(failed) => Ok(failed),
+            _ => Err(cluster_error(what)(unexpected(&self.dir))),
+        }
     }
 
     async fn clean_up(&self, node: &str) -> Result<(), ClusterError> {

@@ -1,6 +1,6 @@
 //! Requests to the supervisor and its responses: one JSON line each, one request for each connection.
 
-use std::{net::IpAddr, path::PathBuf, time::Duration};
+use std::{net::IpAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
 use cluster::{
     AgentState, ApiEndpoint, ApiFault, ApiServer, ClusterError, Description, Place, Stop, Variant,
@@ -41,6 +41,13 @@ pub(super) enum Request {
     /// The outside client has addresses behind a narrow hop; a [`FaultLease`](cluster::FaultLease) continues on the
     /// connection.
     NarrowHop { lasts: Duration },
+    /// Writes of an agent to the kernel can fail; a [`FaultLease`](cluster::FaultLease) continues on the connection.
+    WatchWrites { node: String, lasts: Duration },
+    /// [`Reply::FailedWrites`]; one of so many fails from now on.
+    FailWrites {
+        node: String,
+        one_of: Option<NonZeroU32>,
+    },
     /// [`Reply::Done`] when the resourceVersion is increased.
     JumpVersions { by: u32 },
     /// [`Reply::Done`] when nothing is left but the supervisor itself.
@@ -61,6 +68,7 @@ pub(super) enum Reply {
     Located(Located),
     Agent(AgentState),
     ApiServers(Vec<ApiServer>),
+    FailedWrites(u64),
     Refused(ClusterError),
 }
 

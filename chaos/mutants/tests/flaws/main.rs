@@ -12,6 +12,7 @@ mod empty_left_out;
 mod endpoints_kept;
 mod endpoints_left_out;
 mod external_frontends;
+mod failures_forgotten;
 mod foreign_removed;
 mod forgetful_start;
 mod fragments_forgotten;

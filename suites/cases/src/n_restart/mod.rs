@@ -16,6 +16,7 @@ pub(crate) mod restart_prunes_deleted;
 pub(crate) mod scale_canary_latency;
 pub(crate) mod state_wiped_recovers;
 pub(crate) mod watch_stalled;
+pub(crate) mod write_failure_retried;
 
 /// Name of the area in the catalogue.
 const AREA: &str = "N restart, API outage, scale";

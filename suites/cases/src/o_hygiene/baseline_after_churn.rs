@@ -20,13 +20,13 @@ use harness::{
     context::Context,
     fence, frontends,
     names::Key,
+    objects_left,
     pods::Backend,
     sliced_service::{Seen, SlicedService, all_in},
     vantages::Vantages,
     verdict::Halt,
-    waiting::{Within, eventually},
+    waiting::Within,
 };
-use oracle::finding::{Finding, Weight};
 
 use super::{TARGET, values};
 
@@ -87,14 +87,9 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 
     cx.phase("verdict: as much as before");
     let within = Within::from_now(cx.limits().heal + cx.limits().hold);
-    let now = async || Remains::with_contents(cx.cluster(), &node).await;
-    let same = eventually("the numbers are those of before", within, async || {
-        fence::pass(cx).await?;
-        Ok((!now().await?.exceeds(&before)).then_some(()))
-    });
-    let same = same.await;
-    let after = now().await?;
-    cx.record("after", after.to_string());
+    let after = format!("{CYCLES} Services have come and gone");
+    let node_before = (&*node, &before);
+    objects_left::judge(cx, AXIS, node_before, within, &after).await?;
     let flows_now = commands::output(cx, &place, FLOWS).await?;
     let tracked = format!("{} before, {} after", flows.trim(), flows_now.trim());
     cx.record("flows that nf_conntrack has, not judged", tracked);
@@ -106,22 +101,6 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         );
         cx.axes().inconclusive(AXIS, why, Vec::new());
     }
-    let findings = match same {
-        Ok(()) => Vec::new(),
-        Err(Halt::Inconclusive(_)) => vec![Finding {
-            weight: Weight::Violation,
-            subject: format!(
-                "{node}, {:?} after {CYCLES} Services have come and gone",
-                within.limit
-            ),
-            expected: "no more than before".to_owned(),
-            found: format!("{} more", after.beyond(&before)),
-            first: Vec::new(),
-            counted: None,
-        }],
-        Err(halt) => return Err(halt),
-    };
-    cx.axes().judged(AXIS, findings);
     let within = Within::from_now(cx.limits().heal);
     seen(cx, &node, &stays, &backends)?
         .judge_briefly(cx, within)

@@ -1,7 +1,8 @@
-//! The lab with the reference agent: one Service, end to end, for each family.
+//! The lab with the reference agent: one Service, end to end, for each family, and where writes to the kernel fail.
 
 use std::{
     net::SocketAddr,
+    num::NonZeroU32,
     time::{Duration, Instant},
 };
 
@@ -12,6 +13,8 @@ use oracle::history::{Outcome, Transport};
 use serde_json::json;
 
 use super::support::{LIMIT, TestLab, agent_is_ready, answered, in_pod, node};
+
+const LASTS: Duration = Duration::from_secs(120);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_ip_answers_from_its_pod() {
@@ -28,21 +31,82 @@ async fn an_ipv6_cluster_ip_answers_from_its_pod_where_there_is_no_ipv4() {
     each_cluster_ip_answers_from_its_pod("reference-six", IpFamilies::Ipv6).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_agent_could_not_write_is_written_once_writes_succeed() {
+    let Some(test) = up("failing-writes", IpFamilies::Ipv4).await else {
+        return;
+    };
+    let backends = test.servers_addresses("b1", "node1", false).await;
+    test.server("c2", "node2", false).await;
+    let agents = test.agents();
+    let refused = agents.fail_writes("node2", NonZeroU32::new(1)).await;
+    let refused = refused.expect_err("it was not started for it").to_string();
+    assert!(refused.contains("was not started for it"), "{refused}");
+
+    let held = agents.watch_writes("node2", LASTS).await.expect("started again");
+    agent_is_ready(&test.lab, "node2").await;
+    assert_eq!(
+        agents
+            .fail_writes("node2", NonZeroU32::new(1))
+            .await
+            .expect("all fail"),
+        0
+    );
+    let addresses = create_service(&test, &backends).await;
+    let begin = Instant::now();
+    let all = NonZeroU32::new(1);
+    while agents.fail_writes("node2", all).await.expect("all fail") == 0 {
+        assert!(begin.elapsed() < LIMIT, "no write of the agent has failed");
+    }
+    let outcome = test.dial(&in_pod("c2"), Transport::Tcp, &addresses[0], 80).await;
+    assert!(!matches!(outcome, Outcome::Answered { .. }), "{outcome:?}");
+    let twice = agents
+        .watch_writes("node2", LASTS)
+        .await
+        .expect_err("it is watched");
+    assert!(twice.to_string().contains("it is already"), "{twice}");
+
+    assert!(agents.fail_writes("node2", None).await.expect("none fails") > 0);
+    answers(&test, &addresses[0]).await;
+    held.end().await.expect("over");
+    agents
+        .fail_writes("node2", None)
+        .await
+        .expect_err("it was started without that");
+    agent_is_ready(&test.lab, "node2").await;
+    answers(&test, &addresses[0]).await;
+    test.lab.down().await.expect("down");
+}
+
 async fn each_cluster_ip_answers_from_its_pod(test: &str, families: IpFamilies) {
+    let Some(test) = up(test, families).await else {
+        return;
+    };
+    let backends = test.servers_addresses("b1", "node1", false).await;
+    test.server("c2", "node2", false).await;
+    let addresses = create_service(&test, &backends).await;
+    for address in &addresses {
+        answers(&test, address).await;
+    }
+    test.lab.down().await.expect("down");
+}
+
+/// A lab with the reference agent on each node, ready.
+async fn up(test: &str, families: IpFamilies) -> Option<TestLab> {
     let up = TestLab::up_with(test, |config| {
         config.families = families;
         let program = config.plumbline.with_file_name("reference-agent");
         config.agent = AgentCommand::of_target("reference", Some(&program)).expect("built");
     });
-    let Some(test) = up.await else {
-        return;
-    };
+    let test = up.await?;
     for node in ["node1", "node2"] {
         agent_is_ready(&test.lab, node).await;
     }
+    Some(test)
+}
 
-    let backends = test.servers_addresses("b1", "node1", false).await;
-    test.server("c2", "node2", false).await;
+/// Creates a Service with these endpoints, one of each family. Returns its ClusterIPs.
+async fn create_service(test: &TestLab, backends: &[String]) -> Vec<String> {
     let ports = json!([
         {"name": "tcp", "protocol": "TCP", "port": 80, "targetPort": 8080},
         {"name": "udp", "protocol": "UDP", "port": 80, "targetPort": 8080},
@@ -77,10 +141,7 @@ async fn each_cluster_ip_answers_from_its_pod(test: &str, families: IpFamilies) 
             .await
             .expect("create an EndpointSlice");
     }
-    for address in &addresses {
-        answers(&test, address).await;
-    }
-    test.lab.down().await.expect("down");
+    addresses
 }
 
 fn service_families(addresses: &[String]) -> Vec<&'static str> {
