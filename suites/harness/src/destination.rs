@@ -370,11 +370,11 @@ mod tests {
         };
         assert_eq!(entry(1, &limits), (150, 800));
         assert_eq!(entry(30, &limits), (150, 800), "200 a second: half of the rate");
-        assert_eq!(entry(60, &limits), (300, 800), "no more than that");
-        assert_eq!(entry(150, &limits), (375, 800), "N within two and a half windows");
-        assert_eq!(entry(600, &limits), (1500, 800), "400 a second: all of the rate");
+        assert_eq!(entry(60, &limits), (300, 400), "no more than that");
+        assert_eq!(entry(150, &limits), (375, 400), "N within two and a half windows");
+        assert_eq!(entry(600, &limits), (1500, 200), "400 a second: all of the rate");
         let slow = Limits { rate: 100, ..limits };
-        assert_eq!(entry(15, &slow), (300, 800));
+        assert_eq!(entry(15, &slow), (300, 400));
         let quick = Limits::of(Profile::Quick);
         assert_eq!(entry(1, &quick), (214, 14 * 40), "120 s, as the first one's");
     }
