@@ -83,15 +83,19 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         .contains(&Capability::Baseline)
     {
         let had = Remains::before(cx.cluster(), node).await?;
-        eventually(
-            "nothing of the agent is left on the node",
+        // Links end one after the other. Rules that stay are for `uninstall-leaves-nothing` to judge: what counts here is that
+        // nothing is translated.
+        let left = eventually(
+            "no program of the agent is attached on the node",
             Within::from_now(LATE),
             || async {
                 let left = Remains::of(cx.cluster(), node).await.map_err(Halt::from)?;
-                Ok(left.beyond(&had).is_empty().then_some(()))
+                let left = left.beyond(&had);
+                Ok((!left.has_programs()).then_some(left))
             },
         )
         .await?;
+        cx.record("what is left of the agent", left.to_string());
     } else {
         cx.record(
             "what is left of the agent",

@@ -341,6 +341,7 @@ mod tests {
                 "atomic-endpoint-switch",
                 "scale-canary-latency",
                 "overflow-old-survive",
+                "write-failure-retried",
             ]
         );
         assert_eq!(
