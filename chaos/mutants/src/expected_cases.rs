@@ -195,7 +195,10 @@ impl Mutant {
             Self::OldestDisplaced => &["overflow-old-survive"],
             Self::FailuresForgotten => &["write-failure-retried"],
             Self::ModeForgotten => &["mode-switch-clean"],
+            // Every fence is late, too.
             Self::SlicesLate35 => &[
+                "clusterip-from-pod",
+                "kubesvc-reachable",
                 "release-prefix-empty-list",
                 "clusterip-no-endpoints-refused",
                 "udp-not-ready-yet",

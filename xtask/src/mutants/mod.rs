@@ -232,7 +232,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut killed = 0;
     for (mutant, outcomes) in &results {
         let survived = survived(&mutant.caught_by, &baseline, outcomes);
-        let works = is(outcomes, mutant.control(), "pass");
+        let works = mutant
+            .control()
+            .is_none_or(|control| is(outcomes, control, "pass"));
         let accused = accused(&mutant.passed_by, outcomes);
         killed += usize::from(survived.is_empty() && works && accused.is_empty());
         if not_run.contains_key(&*mutant.name) {
@@ -251,7 +253,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             println!(
                 "{} does not pass {}, its control: what caught it may not be its bug",
                 mutant.name,
-                mutant.control()
+                mutant.control().unwrap_or_default()
             );
         }
     }
@@ -305,17 +307,15 @@ impl Mutant {
     fn tried(&self) -> BTreeSet<&str> {
         let caught_by = self.caught_by.iter().map(String::as_str);
         let passed_by = self.passed_by.iter().map(String::as_str);
-        caught_by.chain(passed_by).chain([self.control()]).collect()
+        caught_by.chain(passed_by).chain(self.control()).collect()
     }
 
-    /// The case that must pass on it.
-    fn control(&self) -> &'static str {
-        let [first, second] = CONTROLS;
-        if self.caught_by.contains(first) || self.passed_by.contains(first) {
-            second
-        } else {
-            first
-        }
+    /// The case that must pass on it. `None`: each catches it. Such a mutant is late with everything, and another one, which
+    /// is less late and passes all it is tried with, shows that nothing else is wrong.
+    fn control(&self) -> Option<&'static str> {
+        let is_free =
+            |control: &&str| !self.caught_by.contains(*control) && !self.passed_by.contains(*control);
+        CONTROLS.into_iter().find(is_free)
     }
 }
 
@@ -485,6 +485,9 @@ mod tests {
             mutant("m", &["a", "b"]),
             mutant("n", &["c", CONTROLS[0]]),
         ];
+        let late = mutant("o", &["c", CONTROLS[0], CONTROLS[1]]);
+        assert_eq!(late.tried(), ["c", CONTROLS[0], CONTROLS[1]].into());
+        assert_eq!(late.control(), None);
         let baseline = outcomes(&[("a", "pass"), ("b", "pass"), ("c", "pass"), ("d", "pass")]);
         let all = trials(&mutants, &baseline, false);
         let cases = |at: usize| all[at].cases.clone().unwrap();
