@@ -231,6 +231,8 @@ impl Mutant {
                 "stale-sock-parent-cgroup",
                 "clusterip-no-endpoints-refused",
             ],
+            // In place of a control.
+            Self::KubernetesLeftOut => &["clusterip-from-pod"],
             Self::SlicesLate20 => &[
                 "release-prefix-empty-list",
                 "clusterip-no-endpoints-refused",
