@@ -374,7 +374,7 @@ pub enum Mutant {
     ProxyNameUnread,
     /// The pins of each datapath mode are in a folder of their own, and [`stale_kept`].
     ModeForgotten,
-    /// [`slices_late`], by 35 s: after T_ep, and long before the limit of what a control waits for.
+    /// [`slices_late`], by 35 s: after T_ep.
     SlicesLate35,
     /// [`slices_late`], by 20 s: no bug.
     SlicesLate20,

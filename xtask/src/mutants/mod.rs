@@ -1,7 +1,8 @@
 //! `cargo xtask mutants`: the suite against agents with one known bug each.
 //!
 //! Each mutant names the cases that must fail on it. It is killed if all of them fail while a control passes, a case
-//! about something else: a failure of an agent that does not work at all shows nothing. A mutant may also name cases
+//! about something else: a failure of an agent that does not work at all shows nothing. One that is late with everything
+//! has no control (`Mutant::control`). A mutant may also name cases
 //! that must pass, which guards against wrong failures. Some have no bug at all, and only name these. The agent without
 //! a bug runs as well: a case that fails on it can kill nothing. Each mutant is one run, whose cases share a lab unless
 //! they are disruptive, of IPv4, or of both families where a case needs both. Many runs are concurrent, the longest by the durations of the agent without a bug first.
@@ -310,7 +311,7 @@ impl Mutant {
         caught_by.chain(passed_by).chain(self.control()).collect()
     }
 
-    /// The case that must pass on it. `None`: it is caught by the last resort. Such a mutant is late with everything, which
+    /// The case that must pass on it. `None`: the second control catches it. Such a mutant is late with everything, which
     /// the first control notices or not, and another one, which is less late and passes all it is tried with, shows that
     /// nothing else is wrong.
     fn control(&self) -> Option<&'static str> {
