@@ -6,10 +6,13 @@ use ipnet::IpNet;
 
 use crate::cache::Key;
 
-/// Ranges, and their addresses that are assigned. Bound: the addresses of the ranges.
+/// Ranges, and their addresses that are or were assigned. Bound: the addresses of the ranges.
 pub(super) struct Pool {
     ranges: Vec<IpNet>,
     assigned: BTreeMap<IpAddr, Key>,
+    /// When each address was released: the number of its release, from 1.
+    released: BTreeMap<IpAddr, u64>,
+    releases: u64,
 }
 
 impl Pool {
@@ -17,6 +20,8 @@ impl Pool {
         Self {
             ranges,
             assigned: BTreeMap::new(),
+            released: BTreeMap::new(),
+            releases: 0,
         }
     }
 
@@ -28,11 +33,20 @@ impl Pool {
     }
 
     pub(super) fn release(&mut self, owner: &Key) {
-        self.assigned.retain(|_, holder| holder != owner);
+        let released = self.assigned.extract_if(.., |_, holder| holder == owner);
+        for (address, _) in released {
+            self.releases += 1;
+            self.released.insert(address, self.releases);
+        }
     }
 
     /// Assigns one address of each family: the requested one (`spec.loadBalancerIP`), the one that the service has, or the
-    /// first free one. Its addresses of other families are released. `None`, without any change, if one is not available.
+    /// free one that has been free for the longest. Its addresses of other families are released. `None`, without any
+    /// change, if one is not available.
+    ///
+    /// Not the first free one: conntrack leaves a connection untranslated whose first packet met no rule, for two minutes
+    /// after its last SYN. The next Service at that address would lose connections from the source ports of clients that
+    /// had dialled the former one.
     pub(super) fn assign(
         &mut self,
         owner: &Key,
@@ -55,7 +69,8 @@ impl Pool {
                     let mine = mine
                         .find(|(address, _)| fits(address))
                         .map(|(address, _)| *address);
-                    mine.or_else(|| ranges.flat_map(hosts).find(free))
+                    let freed = |address: &IpAddr| self.released.get(address).copied().unwrap_or_default();
+                    mine.or_else(|| ranges.flat_map(hosts).filter(free).min_by_key(freed))
                 }
             };
             addresses.push(address?);
@@ -119,5 +134,23 @@ mod tests {
             None,
             "it was assigned before"
         );
+    }
+
+    #[test]
+    fn an_address_is_assigned_again_after_all_that_were_free_before() {
+        let mut pool = Pool::new(vec!["10.0.9.0/29".parse().expect("a range")]);
+        let owner = |name: &str| ("default".to_owned(), name.to_owned());
+        let ipv4 = ["IPv4".to_owned()];
+        let mut given = Vec::new();
+        for name in ["a", "b"] {
+            given.extend(pool.assign(&owner(name), &ipv4, None).expect("a free one"));
+        }
+        pool.release(&owner("b"));
+        pool.release(&owner("a"));
+        for name in ["c", "d", "e", "f", "g", "h"] {
+            given.extend(pool.assign(&owner(name), &ipv4, None).expect("a free one"));
+        }
+        let expected = ["1", "2", "3", "4", "5", "6", "2", "1"].map(|host| format!("10.0.9.{host}"));
+        assert_eq!(given, expected);
     }
 }
