@@ -49,6 +49,17 @@ pub async fn execute(
     options: Options,
     interrupted: impl Future<Output = ()>,
 ) -> CaseReport {
+    execute_with(case, async |cx: &Context| (case.run)(cx).await, cluster, options, interrupted).await
+}
+
+/// As [`execute`], of a case that does this in place of its own [`Case::run`].
+pub async fn execute_with(
+    case: Case,
+    run: impl AsyncFnOnce(&Context) -> Result<(), Halt>,
+    cluster: Arc<Cluster>,
+    options: Options,
+    interrupted: impl Future<Output = ()>,
+) -> CaseReport {
     let started_us = now_us();
     let began = Instant::now();
     let Options { session, folder, .. } = &options;
@@ -81,7 +92,7 @@ pub async fn execute(
         let started = Context::start(case.about(), Arc::clone(&cluster), session.clone(), history).await?;
         let cx = &*cx.insert(started);
         readiness = Readiness::start(cx, case.area, case.id).await?;
-        (case.run)(cx).await?;
+        run(cx).await?;
         cx.phase("final reads");
         agents::all(cx).await?;
         Ok(())

@@ -19,7 +19,7 @@ use crate::{
     history::{Event, History, now_us},
     limits::Limits,
     names::{Key, Kind, Names},
-    requests::{answered, api, refused},
+    requests::{answered, answered_once, api, refused},
     verdict::Halt,
     watch::Watch,
 };
@@ -167,11 +167,19 @@ impl Objects {
             ..PostParams::default()
         };
         let began = Instant::now();
-        let mut done = self.api(&key).create(&params, &typed).await;
+        let api = self.api(&key);
+        let is_there =
+            |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.is_already_exists());
+        // Names are of one case and one use each: what has this one was made by a request before, whose answer broke off.
+        let create = async || {
+            let get = async || api.get(&key.name).await;
+            answered_once(async || api.create(&params, &typed).await, is_there, get).await
+        };
+        let mut done = create().await;
         while began.elapsed() < ACCOUNT && done.as_ref().is_err_and(has_no_account) {
             tokio::time::sleep(LOOK).await;
             sent_us = now_us();
-            done = self.api(&key).create(&params, &typed).await;
+            done = create().await;
         }
         self.acknowledged("create", key, sent_us, object.clone(), done)
             .await
@@ -226,7 +234,11 @@ impl Objects {
             field_manager: Some(MANAGER.to_owned()),
             ..PostParams::default()
         };
-        let done = self.api(key).replace(&key.name, &params, &typed).await;
+        let api = self.api(key);
+        // What was read has another version then. Others write nothing to what is a case's own.
+        let is_changed = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.is_conflict());
+        let replace = async || api.replace(&key.name, &params, &typed).await;
+        let done = answered_once(replace, is_changed, async || api.get(&key.name).await).await;
         self.acknowledged("replace", key.clone(), sent_us, fields.clone(), done)
             .await
     }
@@ -234,8 +246,10 @@ impl Objects {
     /// Deletes an object.
     pub async fn delete(&self, key: &Key) -> Result<Written, Halt> {
         let sent_us = now_us();
-        self.api(key)
-            .delete(&key.name, &DeleteParams::default())
+        let (api, params) = (self.api(key), DeleteParams::default());
+        let is_gone = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.is_not_found());
+        let delete = async || api.delete(&key.name, &params).await.map(drop);
+        answered_once(delete, is_gone, async || Ok(()))
             .await
             .map_err(|error| refused(&format!("delete {key}"), error))?;
         let at = Instant::now();

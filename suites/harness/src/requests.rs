@@ -25,6 +25,25 @@ pub(crate) async fn answered<T, F: Future<Output = kube::Result<T>>>(
     answered_within(AGAIN, request).await
 }
 
+/// As [`answered`], of a request that is not the same if it comes twice: where an earlier one has done it, the one that is sent again is
+/// refused, and `is_done` tells by how. `done` then makes the answer.
+pub(crate) async fn answered_once<T, F: Future<Output = kube::Result<T>>>(
+    mut request: impl FnMut() -> F,
+    is_done: impl Fn(&kube::Error) -> bool,
+    done: impl AsyncFnOnce() -> kube::Result<T>,
+) -> kube::Result<T> {
+    let mut sent = 0;
+    let answer = answered(|| {
+        sent += 1;
+        request()
+    })
+    .await;
+    match answer {
+        Err(error) if sent > 1 && is_done(&error) => done().await,
+        answer => answer,
+    }
+}
+
 async fn answered_within<T, F: Future<Output = kube::Result<T>>>(
     again: Duration,
     mut request: impl FnMut() -> F,
@@ -97,6 +116,36 @@ mod tests {
             async move { if sent <= broken { broken_off() } else { Ok(sent) } }
         });
         assert_eq!(answer.await.expect("an answer"), expected);
+    }
+
+    #[rstest]
+    #[case::it_was_done_before(1, "NotFound", Ok("done"))]
+    #[case::it_was_not_there(0, "NotFound", Err("NotFound"))]
+    #[case::something_else_is_wrong(1, "Conflict", Err("Conflict"))]
+    #[tokio::test]
+    async fn what_was_done_before_its_answer_broke_off_is_done(
+        #[case] broken: u32,
+        #[case] said: &'static str,
+        #[case] expected: Result<&'static str, &str>,
+    ) {
+        let sent = Cell::new(0);
+        let is_done = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.reason == "NotFound");
+        let request = || {
+            sent.set(sent.get() + 1);
+            let sent = sent.get();
+            async move {
+                if sent <= broken {
+                    return broken_off();
+                }
+                Err(kube::Error::Api(kube::core::Status::failure("no", said).boxed()))
+            }
+        };
+        let answer = answered_once(request, is_done, async || Ok("done")).await;
+        let answer = answer.map_err(|error| match error {
+            kube::Error::Api(status) => status.reason,
+            other => other.to_string(),
+        });
+        assert_eq!(answer, expected.map_err(str::to_owned));
     }
 
     #[tokio::test]
