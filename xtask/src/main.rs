@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `e2e` | the suite against the reference agent |
 //! | `test`, `runner` | every test of the workspace, with root for those that need it |
+//! | `chaos` | seeded faults under load |
 //! | `compare` | the reference agent beside kube-proxy, by random scenarios |
 //! | `kernels` | the real-kernel tests and a lab on other kernels, in virtual machines |
 //! | `ci` | everything that a change must pass, without parts that it can't affect |
@@ -20,6 +21,7 @@
 //! | `steps` | runs, times and names commands |
 
 mod bench;
+mod chaos;
 mod ci;
 mod compare;
 mod dist;
@@ -61,6 +63,8 @@ enum Command {
     Mutants(mutants::Arguments),
     /// Test an implementation that the suite only knows by its target file, installed on kind
     BrandX(mutants::brand_x::Arguments),
+    /// Play seeded writes and faults under load, and judge what clients saw
+    Chaos(chaos::Arguments),
     /// Play random Services and clients in the reference agent and in kube-proxy side by side, and show their
     /// differences
     Compare(compare::Arguments),
@@ -99,6 +103,7 @@ fn main() -> ExitCode {
         Some(Command::Test(arguments)) => test::run(&arguments),
         Some(Command::Mutants(arguments)) => mutants::run(&arguments),
         Some(Command::BrandX(arguments)) => mutants::brand_x::run(&arguments),
+        Some(Command::Chaos(arguments)) => chaos::run(&arguments),
         Some(Command::Compare(arguments)) => compare::run(&arguments),
         Some(Command::Kernels(arguments)) => kernels::run(&arguments),
         Some(Command::Ebpf(arguments)) => ebpf::run(&arguments),

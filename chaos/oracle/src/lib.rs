@@ -18,9 +18,11 @@
 //! - `errors.rs`: which error attempts failed by. `crossings.rs`: packets on a device, and loops.
 //! - `health.rs`: health check node ports.
 //! - `finding.rs`: the result of a checker. `counted.rs`: its counts. `breakage.rs`: how a probe ended, what broke.
+//! - `chaos/`: attempts judged while Services change and faults come and go.
 //! - `observations.rs`: counts that are reported and never judged.
 
 pub mod breakage;
+pub mod chaos;
 pub mod check;
 pub mod counted;
 pub mod crossings;

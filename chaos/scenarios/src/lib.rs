@@ -12,8 +12,10 @@
 //! - `play/`: two clusters, from their start to the last step of a scenario.
 //! - `observation.rs`: what one cluster showed. `compare.rs`: how two differ. `compare/permitted.rs`: the list of differences
 //!   that both may have.
+//! - `chaos/`: seeded writes and faults under load, in one cluster, judged from one history.
 //! - `shrink.rs`: fewer steps that still show a difference. `search.rs`: one seed after the other; findings, confirmed
 //!   and shrunk.
+pub mod chaos;
 pub mod compare;
 pub mod generate;
 pub mod observation;

@@ -10,12 +10,14 @@ use std::{
 use anyhow::Context as _;
 use cluster::user_file::{self, MOST_BYTES};
 use harness::{
-    context,
+    case::Case,
+    context::{self, Context},
     evidence::Evidence,
-    execute::{Options, execute},
+    execute::{Options, execute, execute_with},
     limits::Limits,
     rate_turns::Turns,
 };
+use scenarios::chaos::{CASE, Given};
 use serde::{Deserialize, Serialize};
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -55,18 +57,28 @@ pub(crate) struct Order {
     pub(crate) evidence: Evidence,
     /// Whether the case leaves its namespaces.
     pub(crate) keep: bool,
+    /// What is played in place of a case of the catalogue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) chaos: Option<Given>,
 }
 
 pub(crate) async fn case(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let case = cases::find(&arguments.id).with_context(|| {
-        let ids = cases::ALL.iter().map(|case| case.id);
-        unknown("case", &arguments.id, ids, "plumbline list")
-    })?;
     let file = arguments.order.display();
     let text =
         user_file::read(&arguments.order, MOST_BYTES).with_context(|| format!("failed to read {file}"))?;
     let order: Order =
         serde_json::from_str(&text).with_context(|| format!("{file} is no order of a case"))?;
+    let case = match order.chaos {
+        Some(_) => Case {
+            // As long as this process.
+            id: String::leak(arguments.id),
+            ..CASE
+        },
+        None => cases::find(&arguments.id).with_context(|| {
+            let ids = cases::ALL.iter().map(|case| case.id);
+            unknown("case", &arguments.id, ids, "plumbline list")
+        })?,
+    };
     // Before the case makes anything that an interruption would leave.
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -97,7 +109,15 @@ pub(crate) async fn case(arguments: Arguments) -> anyhow::Result<ExitCode> {
             _ = &mut orphaned => {}
         }
     };
-    let report = execute(case, Arc::new(cluster), options, interrupted).await;
+    let cluster = Arc::new(cluster);
+    let report = match order.chaos {
+        Some(given) => {
+            let folder = options.folder.clone();
+            let play = async |cx: &Context| scenarios::chaos::run(cx, given, &folder).await;
+            execute_with(case, play, cluster, options, interrupted).await
+        }
+        None => execute(case, cluster, options, interrupted).await,
+    };
     Ok(ExitCode::from(u8::from(report.verdict.fails_the_run())))
 }
 

@@ -9,6 +9,7 @@
 //! - `run/`: the run. `report/`: its reports. `case.rs`: one case in its own process. `list.rs`: lists cases and
 //!   claims. `catalogue.rs`: parts of the catalogue by their names.
 //! - `command_lines.rs`: whether lines of documents and of CI are this program's.
+//! - `chaos/`: seeded faults under load.
 //! - `compare.rs`: two implementations, compared by random scenarios.
 //! - `targets.rs`: the targets of `suites/targets`.
 //! - `cluster/`: clusters by a kubeconfig. `plural.rs`: numbers as readable text.
@@ -26,6 +27,7 @@ mod output;
 
 mod case;
 mod catalogue;
+mod chaos;
 mod cluster;
 mod command_lines;
 mod compare;
@@ -64,6 +66,7 @@ Judge an implementation:
   targets      known implementations; install them, check files of your own
   report       show a report again: table, HTML, JUnit, Markdown; validate it
   compare      two implementations side by side, by random scenarios
+  chaos        seeded faults under load, replayed and shrunk
 
 Prepare a cluster that is there:
   rbac         the permissions that a run needs
@@ -119,6 +122,7 @@ enum Command {
     Run(Box<run::Arguments>),
     /// Play random Services and clients in two implementations side by side, and show their differences
     Compare(Box<compare::Arguments>),
+    Chaos(Box<chaos::Arguments>),
     /// List, show, install and check targets
     #[command(subcommand)]
     Targets(targets::Command),
@@ -215,6 +219,7 @@ fn start(command: Command) -> anyhow::Result<ExitCode> {
         match command {
             Command::List(arguments) => list::list(&arguments),
             Command::Run(arguments) => run::run(*arguments).await,
+            Command::Chaos(arguments) => chaos::chaos(*arguments).await,
             Command::Compare(arguments) => compare::compare(*arguments).await,
             Command::Targets(command) => targets::run(&command),
             Command::Report(arguments) => report::command::report(&arguments),

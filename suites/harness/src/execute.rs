@@ -49,7 +49,14 @@ pub async fn execute(
     options: Options,
     interrupted: impl Future<Output = ()>,
 ) -> CaseReport {
-    execute_with(case, async |cx: &Context| (case.run)(cx).await, cluster, options, interrupted).await
+    execute_with(
+        case,
+        async |cx: &Context| (case.run)(cx).await,
+        cluster,
+        options,
+        interrupted,
+    )
+    .await
 }
 
 /// As [`execute`], of a case that does this in place of its own [`Case::run`].

@@ -236,7 +236,8 @@ impl Objects {
         };
         let api = self.api(key);
         // What was read has another version then. Others write nothing to what is a case's own.
-        let is_changed = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.is_conflict());
+        let is_changed =
+            |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.is_conflict());
         let replace = async || api.replace(&key.name, &params, &typed).await;
         let done = answered_once(replace, is_changed, async || api.get(&key.name).await).await;
         self.acknowledged("replace", key.clone(), sent_us, fields.clone(), done)
@@ -247,7 +248,8 @@ impl Objects {
     pub async fn delete(&self, key: &Key) -> Result<Written, Halt> {
         let sent_us = now_us();
         let (api, params) = (self.api(key), DeleteParams::default());
-        let is_gone = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.is_not_found());
+        let is_gone =
+            |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.is_not_found());
         let delete = async || api.delete(&key.name, &params).await.map(drop);
         answered_once(delete, is_gone, async || Ok(()))
             .await

@@ -129,7 +129,8 @@ mod tests {
         #[case] expected: Result<&'static str, &str>,
     ) {
         let sent = Cell::new(0);
-        let is_done = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.reason == "NotFound");
+        let is_done =
+            |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.reason == "NotFound");
         let request = || {
             sent.set(sent.get() + 1);
             let sent = sent.get();

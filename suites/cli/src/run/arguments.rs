@@ -1,9 +1,10 @@
 //! Options of `plumbline run`.
 
-use std::{num::NonZero, path::PathBuf};
+use std::{num::NonZero, ops::Deref, path::PathBuf, time::Duration};
 
-use harness::{evidence::Evidence, limits::Profile};
+use harness::{case::Case, evidence::Evidence, limits::Profile};
 use lab::{Advertise, ControlPlane, LabConfig};
+use scenarios::chaos::{CASE, Given};
 
 use super::{exempt::Exemption, filter::Filter, select::ClaimArgument, select::Feature};
 use crate::{
@@ -65,6 +66,18 @@ Files in --out:
                    evidence/CASE.1/ is that of its first try, if it was tried again
 Paths in reports are relative to the folder of the report.")]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(super) which: Which,
+    #[command(flatten)]
+    pub(super) on: On,
+    /// Runs of chaos in place of cases of the catalogue.
+    #[arg(skip)]
+    pub(super) chaos: Vec<ChaosRun>,
+}
+
+/// Which cases of the catalogue run, and whether for a verdict.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Which {
     /// Only this case, the cases of a claim, or those of an area (its letter or name); several are added up. `plumbline
     /// list` shows all. A claim that is judged over other cases (`stale-no-reboot`) selects all of them: with some of
     /// them it can fail, but never pass
@@ -87,6 +100,16 @@ pub(crate) struct Arguments {
     /// change nothing
     #[arg(long, help_heading = HOW)]
     pub(super) dry_run: bool,
+    /// A quick check during development, and no conformance, as every line of its output states: one axis of each row,
+    /// chosen by the seed, a hold time of 3 s, and the fewest probes that show a set. Cases whose claims take longer
+    /// are skipped
+    #[arg(long, conflicts_with_all = ["profile", "rerun_failed"], help_heading = HOW)]
+    pub(super) quick: bool,
+}
+
+/// Where they run, with which target, how, and what stays.
+#[derive(Debug, clap::Args)]
+pub(crate) struct On {
     /// Features of the target, instead of those that it declares; `none` for none
     #[arg(long, value_name = "FEATURE", value_delimiter = ',', help_heading = TARGET)]
     pub(super) features: Option<Vec<Feature>>,
@@ -94,11 +117,6 @@ pub(crate) struct Arguments {
     /// the run. Inconclusive ones fail it
     #[arg(long, value_name = "CLAIM=REASON", help_heading = TARGET)]
     pub(super) exempt: Vec<Exemption>,
-    /// A quick check during development, and no conformance, as every line of its output states: one axis of each row,
-    /// chosen by the seed, a hold time of 3 s, and the fewest probes that show a set. Cases whose claims take longer
-    /// are skipped
-    #[arg(long, conflicts_with_all = ["profile", "rerun_failed"], help_heading = HOW)]
-    pub(super) quick: bool,
     /// Folder for reports and evidence [default: target/plumbline, with --quick target/plumbline-quick]
     #[arg(long, value_name = "FOLDER", help_heading = RESULTS)]
     pub(super) out: Option<PathBuf>,
@@ -174,6 +192,45 @@ pub(crate) struct Arguments {
     pub(super) output: OutputArgs,
 }
 
+/// A run of chaos.
+#[derive(Clone, Debug)]
+pub(crate) struct ChaosRun {
+    /// Id of its case.
+    pub(crate) id: &'static str,
+    /// What it plays.
+    pub(crate) given: Given,
+    /// The options that play it again, without those of the target.
+    pub(crate) replay: String,
+}
+
+impl ChaosRun {
+    /// Its case.
+    pub(super) fn case(&self) -> Case {
+        let lasts = Duration::from_millis(self.given.lasts_ms().into());
+        Case {
+            id: self.id,
+            takes_at_least: lasts,
+            ..CASE
+        }
+    }
+}
+
+impl On {
+    /// The seed; one by chance from now on, if none was given.
+    pub(crate) fn seed_or_random(&mut self) -> u64 {
+        // Short enough to be typed again.
+        *self.seed.get_or_insert_with(|| rand::random::<u32>().into())
+    }
+}
+
+impl Deref for Arguments {
+    type Target = On;
+
+    fn deref(&self) -> &On {
+        &self.on
+    }
+}
+
 /// API servers of a new lab: cases that stop one of several need two.
 const API_SERVERS: u8 = 2;
 
@@ -203,6 +260,15 @@ impl OptionOf {
 }
 
 impl Arguments {
+    /// Runs of chaos in place of cases.
+    pub(crate) fn of_chaos(on: On, chaos: Vec<ChaosRun>) -> Self {
+        Self {
+            which: Which::default(),
+            on,
+            chaos,
+        }
+    }
+
     /// The first given option that only these have.
     pub(super) fn first_option(&self, of: OptionOf) -> Option<&'static str> {
         let given = match of {
@@ -238,7 +304,7 @@ impl Arguments {
     /// The profile of the limits.
     pub(super) fn profile(&self, provider: Provider) -> Profile {
         self.profile.unwrap_or(match provider {
-            _ if self.quick => Profile::Quick,
+            _ if self.which.quick => Profile::Quick,
             Provider::Lab | Provider::Kind => Profile::Lab,
             Provider::Existing => Profile::Cluster,
         })
@@ -246,7 +312,11 @@ impl Arguments {
 
     /// Folder for reports and evidence: a quick run does not overwrite the results of another.
     pub(super) fn out(&self) -> PathBuf {
-        let end = if self.quick { "-quick" } else { "" };
+        let end = match () {
+            () if self.which.quick => "-quick",
+            () if !self.chaos.is_empty() => "-chaos",
+            () => "",
+        };
         let default = || format!("target/plumbline{end}").into();
         self.out.clone().unwrap_or_else(default)
     }
@@ -280,7 +350,7 @@ impl Arguments {
         if let Some(profile) = self.profile {
             options += &format!(" --profile {}", profile.name());
         }
-        if self.quick {
+        if self.which.quick {
             options += " --quick";
         }
         if self.timeout_scale > 1.0 {
@@ -367,15 +437,16 @@ pub(super) mod tests {
              --exempt slice-union=not_before_May --shuffle --fail-fast",
         )
         .unwrap();
-        let claims: Vec<_> = said.claims.iter().map(|claim| claim.0.id.as_str()).collect();
+        let claims: Vec<_> = said
+            .which
+            .claims
+            .iter()
+            .map(|claim| claim.0.id.as_str())
+            .collect();
         assert_eq!(claims, ["clusterip-from-pod", "kubesvc-reachable"]);
         assert_eq!((said.nodes(), said.profile), (3, Some(Profile::Long)));
-        let features: Vec<_> = said
-            .features
-            .unwrap()
-            .into_iter()
-            .map(|feature| feature.0)
-            .collect();
+        let features = said.features.iter().flatten().map(|feature| feature.0.clone());
+        let features: Vec<_> = features.collect();
         assert_eq!(features, [Some("dual-stack".to_owned()), Some("sctp".to_owned())]);
         assert_eq!(parse("").unwrap().nodes(), 2);
         assert_eq!(said.exempt[0].reason, "not before May");

@@ -64,9 +64,15 @@ async fn in_labs(arguments: Arguments) -> anyhow::Result<Place> {
     let control_plane = arguments.control_plane()?;
     let (families, nodes) = (arguments.families.families(), arguments.nodes());
     let is_running = arguments.lab.is_some();
-    let target = lab_site::Target::new(arguments.lab, arguments.target, arguments.mutant);
-    let description =
-        lab_site::described(&target, families, control_plane, nodes, arguments.timeout_scale).await?;
+    let target = lab_site::Target::new(arguments.on.lab, arguments.on.target, arguments.on.mutant);
+    let description = lab_site::described(
+        &target,
+        families,
+        control_plane,
+        nodes,
+        arguments.on.timeout_scale,
+    )
+    .await?;
     let touches = if is_running {
         format!(
             "objects and processes of the lab, which stays: {target}",
@@ -189,7 +195,7 @@ async fn in_existing(arguments: Arguments) -> anyhow::Result<Place> {
         None => existing_site::jobs(&arguments.existing).await,
     };
     let program = std::env::current_exe().context("failed to find this program")?;
-    let options = arguments.existing.cluster(tested, "run", program);
+    let options = arguments.on.existing.cluster(tested, "run", program);
     let surveyed = KubernetesCluster::survey(options, Own::default()).await?;
     let mut description = surveyed.cluster().describe().clone();
     let options = &surveyed.about().options;
@@ -321,7 +327,7 @@ mod tests {
     fn shown(line: &str) -> String {
         let arguments = parse(line).unwrap();
         let named = named(&Wanted {
-            parts: &arguments.parts,
+            parts: &arguments.which.parts,
             ..Wanted::default()
         })
         .unwrap();

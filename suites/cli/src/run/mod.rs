@@ -45,7 +45,7 @@ mod target_claims;
 mod unmatched;
 mod usage;
 
-pub(crate) use arguments::Arguments;
+pub(crate) use arguments::{Arguments, ChaosRun, On};
 
 use std::{
     num::NonZero,
@@ -101,15 +101,25 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     arguments.output.apply(arguments.profile(provider).name());
     let interrupted = interruption()?;
     let (given, profile) = (arguments.out(), arguments.profile(provider));
-    let last = arguments.rerun_failed.then(|| Last::read(&given)).transpose()?;
-    let named = select::named(&Wanted {
-        parts: &arguments.parts,
-        skip: &arguments.skip,
-        filter: arguments.filter.as_ref(),
-        claims: &arguments.claims,
-        ids: last.as_ref().map(|last| &last.failed),
-    })?;
-    if arguments.dry_run {
+    let last = arguments
+        .which
+        .rerun_failed
+        .then(|| Last::read(&given))
+        .transpose()?;
+    let of_catalogue = || {
+        select::named(&Wanted {
+            parts: &arguments.which.parts,
+            skip: &arguments.which.skip,
+            filter: arguments.which.filter.as_ref(),
+            claims: &arguments.which.claims,
+            ids: last.as_ref().map(|last| &last.failed),
+        })
+    };
+    let named = match arguments.chaos.len() {
+        0 => of_catalogue()?,
+        _ => arguments.chaos.iter().map(ChaosRun::case).collect(),
+    };
+    if arguments.which.dry_run {
         return dry_run::show(arguments, &choice, named).await;
     }
     let folder = match &last {
@@ -137,6 +147,9 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     // A single namespace allows one case at a time, whatever the options are.
     let confined = provider == Provider::Existing && arguments.existing.is_confined();
     let nodes = arguments.nodes();
+    let Arguments {
+        on: arguments, chaos, ..
+    } = arguments;
     let Chosen {
         place,
         replayed,
@@ -247,6 +260,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         shuffle: arguments.shuffle,
         fail_fast: arguments.fail_fast,
         tries: arguments.tries.into(),
+        chaos: chaos.into_iter().map(|chaos| (chaos.id, chaos)).collect(),
         interrupted,
     };
     let mut asked = Asked {

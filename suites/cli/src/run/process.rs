@@ -1,6 +1,7 @@
 //! One case as a process: starts it, limits its time, and reports its end.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File, OpenOptions},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
@@ -22,7 +23,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::progress::Line;
+use super::{arguments::ChaosRun, progress::Line};
 use crate::{case::Order, cluster::ClusterRef, plural::seconds};
 
 /// The folder of all cases' evidence, in that of the run.
@@ -55,6 +56,8 @@ pub(super) struct Settings {
     pub(super) fail_fast: bool,
     /// Limit of tries of an inconclusive case; at least one.
     pub(super) tries: usize,
+    /// Of runs of chaos, by the ids of their cases.
+    pub(super) chaos: BTreeMap<&'static str, ChaosRun>,
     pub(super) interrupted: CancellationToken,
 }
 
@@ -68,6 +71,9 @@ pub(super) struct End {
 impl Settings {
     /// The command that runs a case, or all cases of a joint row, again with the same seed.
     pub(super) fn replay(&self, id: &str) -> String {
+        if let Some(chaos) = self.chaos.get(id) {
+            return format!("plumbline chaos {}{}", chaos.replay, self.target);
+        }
         format!("plumbline run {id} --seed {}{}", self.seed, self.target)
     }
 
@@ -191,6 +197,7 @@ async fn supervise(
         folder: folder.to_owned(),
         evidence: settings.evidence,
         keep: settings.keep,
+        chaos: settings.chaos.get(case.id).map(|chaos| chaos.given.clone()),
     };
     let told = folder.join(ORDER);
     // It names the kubeconfig: only its owner reads it.
@@ -307,6 +314,7 @@ pub(super) mod tests {
             shuffle: false,
             fail_fast: false,
             tries: 1,
+            chaos: BTreeMap::new(),
             interrupted: CancellationToken::new(),
         }
     }

@@ -175,7 +175,7 @@ impl Choice {
                  --provider kind --target {target}`"
             );
         }
-        if arguments.quick && self.provider == Provider::Existing {
+        if arguments.which.quick && self.provider == Provider::Existing {
             bail!(
                 "--quick is for the lab and kind, as its limits are those of this machine, and {because}: leave --quick out, and \
                  name a few cases instead (`plumbline list`)"

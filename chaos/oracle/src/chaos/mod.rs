@@ -1,0 +1,116 @@
+//! Attempts judged while Services change and faults come and go: by the API's order of states, and stated tolerances.
+//!
+//! ```text
+//! states of each frontend, in the API's order ─┐
+//! disturbances: what was wrong, where, how long ├─▶ for each attempt: the states that its node may have been in ─▶ findings
+//! attempts of clients ─────────────────────────┘     (never an earlier one than an attempt before has shown)
+//! ```
+//!
+//! - `window.rs`: until when a node may go on with a state, and when its clients may get no answer.
+//! - `judge.rs`: the verdict on each attempt. `tests.rs`: histories, good and bad.
+mod judge;
+#[cfg(test)]
+mod tests;
+mod window;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::history::{Attempt, Transport};
+
+pub use self::judge::{Broken, Outside, judge};
+
+/// All that a chaos run has seen. It is judged from this alone, at once or later.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChaosHistory {
+    /// When the schedule began: the control had passed.
+    pub began_us: u64,
+    /// What clients dialled.
+    pub frontends: Vec<Frontend>,
+    /// What was wrong meanwhile.
+    pub disturbances: Vec<Disturbance>,
+    /// What is tolerated.
+    pub tolerance: Tolerance,
+    /// The node of each client by the client's name; empty outside the cluster.
+    pub clients: BTreeMap<String, String>,
+    /// What clients did, in any order.
+    pub attempts: Vec<Attempt>,
+}
+
+/// One address and port of a Service, by one transport.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Frontend {
+    /// [`Attempt::target`] of the attempts to it.
+    pub target: String,
+    /// Their transport.
+    pub transport: Transport,
+    /// The node at whose address it is, which may serve it as well as the client's own node.
+    pub node: Option<String>,
+    /// Its states, in the order in which the API had them; at least one.
+    pub states: Vec<State>,
+}
+
+/// What a frontend is from one write to the next.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct State {
+    /// When the write was sent: no node can be in this state before. Microseconds since the Unix epoch, as all times here.
+    pub sent_us: u64,
+    /// When the API acknowledged it.
+    pub done_us: u64,
+    /// The write in words.
+    pub by: String,
+    /// Identities that new connections may reach. Empty: none is served, as no endpoint is left or the frontend is no Service's.
+    pub serves: BTreeSet<String>,
+}
+
+/// Something that was wrong for a while.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Disturbance {
+    /// In words.
+    pub what: String,
+    /// The node; `None`: all of them.
+    pub node: Option<String>,
+    /// When it began.
+    pub from_us: u64,
+    /// When it was over. The node may take [`Tolerance::heal_us`] from then on.
+    pub until_us: u64,
+    /// What it excuses.
+    pub excuses: Excuses,
+}
+
+/// What a disturbance excuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Excuses {
+    /// Changes take effect late: the API or the agent was disturbed, and the datapath goes on with what it has.
+    Late,
+    /// Besides, connections fail: packets are lost, or the datapath itself was taken away.
+    Lost,
+}
+
+/// What is tolerated, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tolerance {
+    /// From the acknowledgement of a write until its effect on every node (T_ep of the catalogue).
+    pub change_us: u64,
+    /// From the end of a disturbance until all is as the API says (T_heal).
+    pub heal_us: u64,
+}
+
+impl Tolerance {
+    /// In these times.
+    #[must_use]
+    pub fn new(change: std::time::Duration, heal: std::time::Duration) -> Self {
+        let us = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        Self {
+            change_us: us(change),
+            heal_us: us(heal),
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Histories of chaos, good and bad, each with what the oracle must say of it.
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use super::*;
+use crate::history::{Answer, Outcome, Stage};
+
+const S: u64 = 1_000_000;
+const TO: &str = "10.96.0.1:80";
+
+/// A history of one frontend, whose states begin at these seconds. A write takes a tenth of a second.
+fn history(states: &[(u64, &[&str])]) -> ChaosHistory {
+    let state = |(at, serves): &(u64, &[&str])| State {
+        sent_us: at * S,
+        done_us: at * S + S / 10,
+        by: String::new(),
+        serves: serves.iter().map(|name| format!("{name}/TCP/8001")).collect(),
+    };
+    ChaosHistory {
+        frontends: vec![Frontend {
+            target: "t".to_owned(),
+            transport: Transport::Tcp,
+            node: None,
+            states: states.iter().map(state).collect(),
+        }],
+        tolerance: Tolerance {
+            change_us: 5 * S,
+            heal_us: 10 * S,
+        },
+        clients: BTreeMap::from([("pod@node1".to_owned(), "node1".to_owned())]),
+        ..ChaosHistory::default()
+    }
+}
+
+/// One that began at a tenth of a second, and took a tenth; `None`: refused.
+fn attempt(tenths: u64, by: Option<&str>) -> Attempt {
+    let destination: SocketAddr = TO.parse().unwrap();
+    let nonce = format!("n{tenths}");
+    let outcome = match by {
+        Some(name) => Outcome::Answered {
+            answer: Answer {
+                identity: format!("{name}/TCP/8001"),
+                source: destination,
+                destination: "10.244.1.1:8001".parse().unwrap(),
+                nonce: nonce.clone(),
+                pod: None,
+            },
+            peer: destination,
+        },
+        None => Outcome::Failed {
+            stage: Stage::Handshake,
+            errno: "ECONNREFUSED".to_owned(),
+        },
+    };
+    Attempt {
+        start_us: tenths * S / 10,
+        end_us: (tenths + 1) * S / 10,
+        client: "pod@node1".to_owned(),
+        target: "t".to_owned(),
+        transport: Transport::Tcp,
+        destination,
+        local: Some(SocketAddr::new(
+            "10.244.1.9".parse().unwrap(),
+            40_000 + tenths as u16,
+        )),
+        nonce,
+        exchange: None,
+        fragments: None,
+        outcome,
+    }
+}
+
+fn disturbance(node: Option<&str>, from: u64, until: u64, excuses: Excuses) -> Disturbance {
+    Disturbance {
+        what: String::new(),
+        node: node.map(str::to_owned),
+        from_us: from * S,
+        until_us: until * S,
+        excuses,
+    }
+}
+
+/// What is broken, in the order of the attempts.
+fn broken(history: &ChaosHistory) -> Vec<(Broken, u64)> {
+    let outside = judge(history);
+    let mut all: Vec<(Broken, u64)> = outside
+        .attempts
+        .iter()
+        .flat_map(|((broken, ..), attempts)| attempts.iter().map(|one| (*broken, one.start_us * 10 / S)))
+        .collect();
+    all.sort_by_key(|(_, at)| *at);
+    all
+}
+
+#[test]
+fn a_change_may_take_its_time_and_no_longer() {
+    let mut all = history(&[(0, &["b1"]), (10, &["b2"])]);
+    all.attempts = [(50, "b1"), (120, "b1"), (150, "b1"), (160, "b1"), (161, "b2")]
+        .map(|(at, by)| attempt(at, Some(by)))
+        .to_vec();
+    assert_eq!(
+        broken(&all),
+        [(Broken::Stale, 160)],
+        "10.1 s and 5 s of tolerance"
+    );
+}
+
+#[test]
+fn no_state_is_shown_before_its_write() {
+    let mut all = history(&[(0, &["b1"]), (10, &["b2"])]);
+    all.attempts = vec![attempt(98, Some("b2")), attempt(99, Some("b2"))];
+    assert_eq!(
+        broken(&all),
+        [(Broken::Stale, 98)],
+        "the second ends when the write is sent"
+    );
+}
+
+#[test]
+fn what_was_never_an_endpoint_is_told_apart() {
+    let mut all = history(&[(0, &["b1"]), (10, &["b2"])]);
+    all.attempts = vec![attempt(120, Some("other"))];
+    assert_eq!(broken(&all), [(Broken::Misdelivered, 120)]);
+}
+
+#[test]
+fn what_had_endpoints_all_along_is_answered() {
+    let mut all = history(&[(0, &["b1"]), (10, &["b2"]), (20, &["b1", "b2"])]);
+    all.attempts = [50, 105, 150, 205, 300].map(|at| attempt(at, None)).to_vec();
+    assert_eq!(broken(&all).len(), 5);
+}
+
+#[test]
+fn an_emptied_service_may_be_refused_until_its_refill_is_late() {
+    let mut all = history(&[(0, &["b1"]), (10, &[]), (20, &["b1"])]);
+    all.attempts = [105, 190, 210, 250, 252].map(|at| attempt(at, None)).to_vec();
+    assert_eq!(broken(&all), [(Broken::Unserved, 252)]);
+    all.attempts = [105, 150, 152].map(|at| attempt(at, Some("b1"))).to_vec();
+    assert_eq!(
+        broken(&all),
+        [(Broken::Stale, 152)],
+        "and served no longer than that"
+    );
+}
+
+#[test]
+fn a_node_does_not_go_back_to_what_it_has_left() {
+    let mut all = history(&[(0, &["b1"]), (10, &[]), (20, &["b2"])]);
+    all.attempts = vec![
+        attempt(210, Some("b2")),
+        attempt(220, None),
+        attempt(230, Some("b1")),
+    ];
+    let expected = [(Broken::Unserved, 220), (Broken::Stale, 230)];
+    assert_eq!(broken(&all), expected, "b2 has shown the last state");
+    // A client outside may meet another node, which is later.
+    all.clients.clear();
+    assert_eq!(broken(&all), [(Broken::Stale, 230)]);
+}
+
+#[test]
+fn a_disturbed_node_may_be_late_and_its_clients_are_served_all_the_same() {
+    let mut all = history(&[(0, &["b1"]), (10, &["b2"])]);
+    all.disturbances = vec![disturbance(Some("node1"), 12, 30, Excuses::Late)];
+    all.attempts = vec![
+        attempt(390, Some("b1")),
+        attempt(395, None),
+        attempt(401, Some("b1")),
+    ];
+    let expected = [(Broken::Unserved, 395), (Broken::Stale, 401)];
+    assert_eq!(broken(&all), expected, "until 10 s after its end");
+    all.disturbances[0].node = Some("node2".to_owned());
+    assert_eq!(
+        broken(&all)[0],
+        (Broken::Stale, 390),
+        "another node excuses nothing"
+    );
+}
+
+#[test]
+fn at_the_address_of_another_node_either_may_be_the_one_that_is_disturbed() {
+    let mut all = history(&[(0, &["b1"]), (10, &["b2"])]);
+    all.frontends[0].node = Some("node2".to_owned());
+    for (node, expected) in [("node1", 0), ("node2", 0), ("node3", 1)] {
+        all.disturbances = vec![disturbance(Some(node), 12, 30, Excuses::Late)];
+        all.attempts = vec![attempt(200, Some("b1"))];
+        assert_eq!(broken(&all).len(), expected, "{node}");
+    }
+}
+
+#[test]
+fn disturbances_that_follow_each_other_add_up() {
+    let mut all = history(&[(0, &["b1"]), (10, &["b2"])]);
+    all.disturbances = vec![
+        disturbance(None, 35, 40, Excuses::Late),
+        disturbance(None, 12, 30, Excuses::Late),
+    ];
+    all.attempts = vec![attempt(499, Some("b1")), attempt(502, Some("b1"))];
+    assert_eq!(broken(&all), [(Broken::Stale, 502)]);
+}
+
+#[test]
+fn what_a_node_showed_before_a_disturbance_binds_it_no_longer() {
+    let mut all = history(&[(0, &["b1"]), (10, &[]), (20, &["b2"])]);
+    all.disturbances = vec![disturbance(Some("node1"), 22, 24, Excuses::Late)];
+    // An agent that starts anew may list from a replica that is behind.
+    all.attempts = vec![attempt(210, Some("b2")), attempt(230, None)];
+    assert_eq!(broken(&all), []);
+}
+
+#[test]
+fn lost_connections_are_excused_where_packets_are_lost_and_wrong_answers_never() {
+    let mut all = history(&[(0, &["b1"])]);
+    all.disturbances = vec![disturbance(Some("node1"), 12, 30, Excuses::Lost)];
+    all.attempts = vec![
+        attempt(118, None),
+        attempt(119, None),
+        attempt(390, None),
+        attempt(402, None),
+    ];
+    all.attempts.push(attempt(200, Some("other")));
+    let expected = [
+        (Broken::Unserved, 118),
+        (Broken::Misdelivered, 200),
+        (Broken::Unserved, 402),
+    ];
+    assert_eq!(broken(&all), expected);
+    assert_eq!(judge(&all).excused, 2);
+}
+
+#[test]
+fn a_source_port_that_has_just_failed_decides_nothing() {
+    let mut all = history(&[(0, &[]), (10, &["b1"])]);
+    let port = |mut one: Attempt| {
+        one.local = attempt(1, None).local;
+        one
+    };
+    all.attempts = vec![
+        port(attempt(90, None)),
+        port(attempt(200, None)),
+        port(attempt(1500, None)),
+    ];
+    assert_eq!(
+        broken(&all),
+        [(Broken::Unserved, 1500)],
+        "conntrack forgets it after two minutes"
+    );
+    assert_eq!(judge(&all).undecided, 1);
+}
+
+#[test]
+fn an_answer_that_is_not_a_backends_is_none() {
+    let mut all = history(&[(0, &["b1"])]);
+    let mut garbled = attempt(50, None);
+    garbled.outcome = Outcome::Garbled {
+        said: "HTTP/1.1 302".to_owned(),
+    };
+    all.attempts = vec![garbled];
+    assert_eq!(broken(&all), [(Broken::Unserved, 50)]);
+}
+
+#[test]
+fn a_history_is_the_same_after_it_was_stored() {
+    let mut all = history(&[(0, &["b1"]), (10, &[])]);
+    all.disturbances = vec![disturbance(None, 1, 2, Excuses::Lost)];
+    all.attempts = vec![attempt(5, Some("b1")), attempt(6, None)];
+    let text = serde_json::to_string(&all).unwrap();
+    assert_eq!(serde_json::from_str::<ChaosHistory>(&text).unwrap(), all);
+}

@@ -1,0 +1,303 @@
+//! Faults, made and healed at their times. Each heals when it is dropped, and ends by itself.
+
+use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
+
+use cluster::{ApiFault, Capability, Clients, Fault as Answers, LONGEST, Place, Refusal, Stop, users};
+use faults::{As, At, Found, LeftoverPrograms, Reattached, Removed, Staging, StoppedAgent, Wiped};
+use harness::{
+    agents::{self, Killed},
+    api_faults,
+    commands::Lasting,
+    context::Context,
+    history::now_us,
+    verdict::Halt,
+    waiting::Within,
+};
+use oracle::chaos::Disturbance;
+use tokio::time::sleep;
+
+use super::schedule::{Fault, FaultKind};
+
+/// Events that are late are so much.
+const DELAY: Duration = Duration::from_secs(5);
+/// How long watches live that break off again and again.
+const CUT: Duration = Duration::from_millis(500);
+/// Bytes that come of an answer that breaks off, and in a second of a slow one.
+const TRUNCATED: usize = 3000;
+const SLOW: u32 = 4096;
+/// By how many versions the resourceVersion jumps.
+const JUMP: u32 = 1000;
+/// One of so many writes to the kernel fails.
+const FAILING: NonZeroU32 = NonZeroU32::new(4).unwrap();
+/// From one kill of a crash loop to the next.
+const CRASHES: Duration = Duration::from_millis(700);
+/// What is left over until the end of a run ends by itself then, later than any run.
+const EXPIRES: Duration = Duration::from_secs(1800);
+/// After a third party has removed an implementation's state, all is exact again so much later than after other faults at most
+/// (`state-wiped-recovers`: 120 s in place of T_heal).
+const WIPED: Duration = Duration::from_secs(30);
+/// Hooks of programs that are left over.
+const CONNECT: [&str; 2] = ["connect4", "connect6"];
+/// The table of rules that drop packets.
+const TABLE: &str = "inet plumbline_chaos";
+
+/// Kinds of faults that can be made in the cluster of a case, with its target.
+///
+/// # Errors
+/// A node can't be looked at.
+pub async fn available(cx: &Context) -> Result<BTreeSet<FaultKind>, Halt> {
+    let has = |capability| cx.cluster().describe().capabilities.contains(&capability);
+    let on_nodes = has(Capability::Node);
+    let found = match cx.nodes().first() {
+        Some(node) if on_nodes => Found::on(cx.cluster(), node, EXPIRES).await?,
+        _ => Found::default(),
+    };
+    let has_nft = match cx.nodes().into_iter().next() {
+        Some(node) if on_nodes => {
+            let place = Place::Host { node };
+            harness::commands::output(cx, &place, "nft --version")
+                .await
+                .is_ok()
+        }
+        _ => false,
+    };
+    let has_connect = CONNECT.iter().any(|hook| found.is_at(hook));
+    let can = |kind: &FaultKind| match kind {
+        FaultKind::WatchesCut
+        | FaultKind::EventsDelayed
+        | FaultKind::EventsDropped
+        | FaultKind::VersionsExpired
+        | FaultKind::ApiBehind
+        | FaultKind::ApiUnavailable
+        | FaultKind::ApiBusy
+        | FaultKind::ApiSlow
+        | FaultKind::ListsTruncated => has(Capability::WrongAnswers),
+        FaultKind::ApiServerDown | FaultKind::VersionsJump => has(Capability::ApiFaults),
+        FaultKind::AgentKilled
+        | FaultKind::AgentDown
+        | FaultKind::AgentFrozen
+        | FaultKind::AgentCrashLoop => on_nodes,
+        FaultKind::AgentAfresh => has(Capability::AgentCleanup),
+        FaultKind::PinsLost => has(Capability::AgentPins) && !found.pinned_maps.is_empty(),
+        FaultKind::ProgramsLeft => has(Capability::AgentPins) && has_connect,
+        FaultKind::WritesFail => has(Capability::WriteFailures),
+        FaultKind::EntriesWiped => has(Capability::Baseline) && found.added.has("maps"),
+        FaultKind::ProgramsDetached => has(Capability::Baseline) && found.added.has_programs(),
+        FaultKind::PacketsLost => has_nft,
+    };
+    Ok(FaultKind::ALL.into_iter().filter(can).collect())
+}
+
+/// A fault that is over.
+pub struct Made {
+    /// What it may have disturbed.
+    pub disturbance: Disturbance,
+    /// Programs that are left over until the end of the run: the agent has to evict them by itself.
+    pub left: Vec<LeftoverPrograms>,
+}
+
+/// Makes a fault, lets it last, and heals it.
+///
+/// # Errors
+/// It can't be made or healed.
+pub async fn make(cx: &Context, fault: &Fault) -> Result<Made, Halt> {
+    let nodes = cx.nodes();
+    let node = fault.node.map(|number| {
+        let last = nodes.len().saturating_sub(1);
+        nodes[usize::from(number).saturating_sub(1).min(last)].clone()
+    });
+    let lasts = Duration::from_millis(fault.lasts_ms.into());
+    let from_us = now_us();
+    let on = match &node {
+        Some(node) => vec![node.clone()],
+        None => nodes.clone(),
+    };
+    let mut left = Vec::new();
+    match fault.kind {
+        FaultKind::ProgramsLeft => {
+            for node in &on {
+                left.push(programs_left(cx, node).await?);
+            }
+        }
+        kind if kind.is_of_api() => api(cx, kind, &on, lasts).await?,
+        kind => on_nodes(cx, kind, &on, lasts).await?,
+    }
+    let more = match fault.kind {
+        FaultKind::EntriesWiped | FaultKind::ProgramsDetached => WIPED,
+        _ => Duration::ZERO,
+    };
+    let of_packets = fault.kind == FaultKind::PacketsLost;
+    let more = u64::try_from(more.as_micros()).unwrap_or(u64::MAX);
+    let disturbance = Disturbance {
+        what: match &node {
+            Some(node) => format!("{} on {node}", fault.kind.words()),
+            None => fault.kind.words().to_owned(),
+        },
+        // Packets to backends of the node are lost, too, whoever sends them.
+        node: node.filter(|_| !of_packets),
+        from_us,
+        until_us: now_us().saturating_add(more),
+        excuses: fault.kind.excuses(),
+    };
+    Ok(Made { disturbance, left })
+}
+
+async fn api(cx: &Context, kind: FaultKind, nodes: &[String], lasts: Duration) -> Result<(), Halt> {
+    let refuse = |refusal, retry_after| Answers::Refuse { refusal, retry_after };
+    let fault = match kind {
+        FaultKind::WatchesCut => Answers::CutWatches { after: CUT },
+        FaultKind::EventsDelayed => Answers::DelayEvents { by: DELAY },
+        FaultKind::EventsDropped => Answers::DropEvents,
+        FaultKind::VersionsExpired => Answers::Expire,
+        FaultKind::ApiBehind => Answers::Lag,
+        FaultKind::ApiUnavailable => refuse(Refusal::Unavailable, None),
+        FaultKind::ApiBusy => refuse(Refusal::TooManyRequests, Some(1)),
+        FaultKind::ApiSlow => Answers::SlowBodies {
+            bytes_per_second: SLOW,
+        },
+        FaultKind::ListsTruncated => Answers::TruncateBodies { after: TRUNCATED },
+        FaultKind::VersionsJump => {
+            cx.fault("the resourceVersion jumps");
+            return Ok(cx.cluster().control_plane()?.jump_versions(JUMP).await?);
+        }
+        _ => {
+            let servers = cx.cluster().control_plane()?.servers().await?;
+            let server = servers.first().map_or(1, |server| server.number);
+            let how = Stop::Kill;
+            let held = api_faults::begin(cx, &ApiFault::Down { server, how }, LONGEST).await?;
+            sleep(lasts).await;
+            return held.heal().await.map(drop);
+        }
+    };
+    // Of agents alone: what controllers do late, such as the end of a load balancer, would be no fault of theirs.
+    let mut held = Vec::new();
+    for node in nodes {
+        let answers = ApiFault::Answers {
+            server: None,
+            clients: Clients::User(users::node(node)),
+            fault: fault.clone(),
+        };
+        held.push(api_faults::begin(cx, &answers, LONGEST).await?);
+    }
+    sleep(lasts).await;
+    for one in held {
+        one.heal().await?;
+    }
+    Ok(())
+}
+
+/// Makes a fault of nodes.
+async fn on_nodes(cx: &Context, kind: FaultKind, nodes: &[String], lasts: Duration) -> Result<(), Halt> {
+    match kind {
+        FaultKind::AgentKilled => Killed::kill(cx, nodes).await?.start(cx).await?,
+        FaultKind::AgentDown => {
+            let killed = Killed::kill(cx, nodes).await?;
+            sleep(lasts).await;
+            killed.start(cx).await?;
+        }
+        FaultKind::AgentFrozen => frozen(cx, nodes, lasts).await?,
+        FaultKind::AgentCrashLoop => {
+            let times = (lasts.as_millis() / CRASHES.as_millis()).max(2);
+            for _ in 1..times {
+                Killed::kill(cx, nodes).await?.start_at_once().await?;
+                sleep(CRASHES).await;
+            }
+            Killed::kill(cx, nodes).await?.start(cx).await?;
+        }
+        FaultKind::AgentAfresh => agents::start_afresh(cx, nodes).await?,
+        FaultKind::PinsLost => {
+            for node in nodes {
+                replaced(cx, node, None).await?;
+            }
+        }
+        FaultKind::WritesFail => {
+            for node in nodes {
+                let before = cx.cluster().agents()?.state(node).await?;
+                let watched = api_faults::watch_writes(cx, node, LONGEST).await?;
+                agents::ready(cx, node, &before, Within::from_now(cx.limits().heal)).await?;
+                cx.cluster().agents()?.fail_writes(node, Some(FAILING)).await?;
+                sleep(lasts).await;
+                let failed = cx.cluster().agents()?.fail_writes(node, None).await?;
+                cx.fault(&format!(
+                    "over: {failed} writes of the agent of {node} have failed"
+                ));
+                watched.heal().await?;
+            }
+        }
+        FaultKind::EntriesWiped | FaultKind::ProgramsDetached => {
+            let what = match kind {
+                FaultKind::EntriesWiped => Wiped::Entries,
+                _ => Wiped::Programs,
+            };
+            for node in nodes {
+                let Removed(count) = Removed::from(cx.cluster(), node, what).await?;
+                cx.fault(&format!("{}: {count} on {node}", kind.words()));
+            }
+        }
+        _ => {
+            let mut dropping = Vec::new();
+            let begin = format!(
+                "nft add table {TABLE}\n\
+                 nft 'add chain {TABLE} in {{ type filter hook prerouting priority -310 ; }}'\n\
+                 nft 'add rule {TABLE} in iifname != \"lo\" meta l4proto {{ tcp, udp }} numgen random mod 20 == 0 drop'"
+            );
+            let end = format!("nft delete table {TABLE}");
+            for node in nodes {
+                let place = Place::Host { node: node.clone() };
+                dropping.push(Lasting::begin(cx, &place, [&begin, &end], LONGEST).await?);
+            }
+            sleep(lasts).await;
+            for one in dropping {
+                one.end(cx).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Programs of the agent's former load, attached beside those of a new agent. They stay until this is healed.
+async fn programs_left(cx: &Context, node: &str) -> Result<LeftoverPrograms, Halt> {
+    let mut left = LeftoverPrograms::hold(cx.cluster(), node, &CONNECT, EXPIRES).await?;
+    replaced(cx, node, Some(&mut left)).await?;
+    Ok(left)
+}
+
+async fn frozen(cx: &Context, nodes: &[String], lasts: Duration) -> Result<(), Halt> {
+    let mut frozen = Vec::new();
+    for node in nodes {
+        let state = cx.cluster().agents()?.state(node).await?;
+        let Some(pid) = state.pid else {
+            return Err(Halt::Inconclusive(format!("the agent of {node} does not run")));
+        };
+        let place = Place::Host { node: node.clone() };
+        let [begin, end] = ["STOP", "CONT"].map(|signal| format!("kill -{signal} {pid}"));
+        frozen.push(Lasting::begin(cx, &place, [&begin, &end], LONGEST).await?);
+    }
+    sleep(lasts).await;
+    for one in frozen {
+        one.end(cx).await?;
+    }
+    Ok(())
+}
+
+/// Kills the agent of a node, deletes its pins, attaches programs of before, and starts it.
+async fn replaced(cx: &Context, node: &str, left: Option<&mut LeftoverPrograms>) -> Result<(), Halt> {
+    let before = cx.cluster().agents()?.state(node).await?;
+    let agent = StoppedAgent::stop(cx.faults(), node, Stop::Kill).await?;
+    agent.lose_pins().await?;
+    cx.fault(&format!("agent of {node} killed, its pins deleted"));
+    if let Some(left) = left {
+        let staging = Staging {
+            at: At::Own,
+            manner: As::Multi,
+        };
+        let what = match left.attach(staging).await? {
+            Reattached::Done(ids) => format!("programs of before attached on {node}: {ids:?}"),
+            Reattached::Refused(why) => format!("programs of before not attached on {node}: {why}"),
+        };
+        cx.fault(&what);
+    }
+    agent.start().await?;
+    agents::ready(cx, node, &before, Within::from_now(cx.limits().heal)).await?;
+    Ok(())
+}

@@ -1,0 +1,229 @@
+//! Random schedules. Pure: one seed and one wish give one schedule.
+
+use std::collections::BTreeSet;
+
+use rand::{Rng, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
+
+use super::{
+    schedule::{
+        Action, BACKENDS, Condition, Does, Endpoint, Fault, FaultKind, NODE_PORTS, SERVICES, SLICES,
+        Schedule, Service, ServiceWrite, Slice, SliceWrite, home,
+    },
+    world::{World, of_namespace},
+};
+
+/// What schedules are wanted.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// How long they last, in milliseconds.
+    pub lasts_ms: u32,
+    /// Kinds of faults to choose from; without any, there are only writes.
+    pub kinds: BTreeSet<FaultKind>,
+    /// How many nodes there are.
+    pub nodes: u8,
+}
+
+/// From one write to the next, on average.
+const WRITE_MS: u32 = 1200;
+/// From the end of a fault of the API to the next one, and of a fault of nodes to the next one, on average. One of each may be there at
+/// the same time.
+const QUIET_MS: u32 = 5000;
+/// How long a fault lasts.
+const FAULT_MS: std::ops::RangeInclusive<u32> = 1000..=8000;
+/// Writes of a burst, which follow each other at once: one write of so many is one.
+const BURST: u32 = 30;
+const BURSTS: u32 = 25;
+/// Of the whole time, the first part without a fault, and the last part without an action, as a divisor: what faults break shows
+/// before the heal.
+const CALM: u32 = 12;
+
+/// The schedule of a seed.
+#[must_use]
+pub fn schedule(seed: u64, wish: &Wish) -> Schedule {
+    let mut random = StdRng::seed_from_u64(seed);
+    let end = wish.lasts_ms - wish.lasts_ms / CALM;
+    let mut actions = writes(&mut random, end);
+    actions.extend(faults(&mut random, wish, end));
+    actions.sort_by_key(|action| action.at_ms);
+    Schedule {
+        seed,
+        lasts_ms: wish.lasts_ms,
+        actions,
+    }
+}
+
+fn writes(random: &mut StdRng, end: u32) -> Vec<Action> {
+    let mut world = World::first();
+    let mut all = Vec::new();
+    let mut at_ms = 0;
+    loop {
+        at_ms += random.random_range(0..=2 * WRITE_MS);
+        if at_ms >= end {
+            return all;
+        }
+        let count = if random.random_ratio(1, BURSTS) { BURST } else { 1 };
+        for _ in 0..count {
+            let does = write(random, &world);
+            for call in world.calls(&does) {
+                world = world.after(&call);
+            }
+            all.push(Action { at_ms, does });
+        }
+    }
+}
+
+fn write(random: &mut StdRng, world: &World) -> Does {
+    let service = random.random_range(0..SERVICES);
+    let is_there = world.services.contains_key(&service);
+    match random.random_range(0..100) {
+        // What was deleted comes back soon, often at once.
+        _ if !is_there && random.random_ratio(2, 3) => Does::Service(ServiceWrite {
+            service,
+            to: Some(Service { node_port: None }),
+        }),
+        0..6 => Does::Service(ServiceWrite { service, to: None }),
+        6..16 => Does::Service(ServiceWrite {
+            service,
+            to: Some(Service {
+                node_port: Some(random.random_range(0..NODE_PORTS)),
+            }),
+        }),
+        16..26 => Does::Annotate(service),
+        number => Does::Slice(slice(random, world, number)),
+    }
+}
+
+/// A change of a slice. Most lists have ready endpoints, so that most frontends serve most of the time.
+fn slice(random: &mut StdRng, world: &World, number: u32) -> SliceWrite {
+    let slice = random.random_range(0..SLICES);
+    let before = world.slices.get(&slice);
+    let of = before.map_or(slice / 2, |slice| slice.of);
+    let to = match number {
+        26..32 => None,
+        32..38 => Some(Slice { of, endpoints: None }),
+        38..44 => Some(Slice {
+            of,
+            endpoints: Some(Vec::new()),
+        }),
+        44..52 => {
+            let others = of_namespace(home(slice).0);
+            Some(Slice {
+                of: others.choose(random).copied().unwrap_or(of),
+                endpoints: Some(endpoints(random)),
+            })
+        }
+        _ => Some(Slice {
+            of,
+            endpoints: Some(endpoints(random)),
+        }),
+    };
+    SliceWrite { slice, to }
+}
+
+fn endpoints(random: &mut StdRng) -> Vec<Endpoint> {
+    let count = *[1, 1, 2, 2, 3].choose(random).unwrap_or(&1);
+    let mut backends: Vec<u8> = (0..BACKENDS).collect();
+    let mut all = Vec::new();
+    for _ in 0..count {
+        let backend = backends.remove(random.random_range(0..backends.len()));
+        let condition = match random.random_range(0..10) {
+            0 => Condition::Unready,
+            1 => Condition::Terminating,
+            _ => Condition::Ready,
+        };
+        all.push(Endpoint { backend, condition });
+    }
+    all
+}
+
+fn faults(random: &mut StdRng, wish: &Wish, end: u32) -> Vec<Action> {
+    let mut all = Vec::new();
+    for of_api in [true, false] {
+        let kinds: Vec<FaultKind> = wish
+            .kinds
+            .iter()
+            .copied()
+            .filter(|kind| kind.is_of_api() == of_api)
+            .collect();
+        let mut at_ms = wish.lasts_ms / CALM;
+        while let Some(kind) = kinds.choose(random) {
+            at_ms += random.random_range(0..=2 * QUIET_MS);
+            if at_ms >= end {
+                break;
+            }
+            let lasts_ms = if kind.is_of_a_moment() {
+                0
+            } else {
+                random.random_range(FAULT_MS).min(end - at_ms)
+            };
+            // The API for all nodes, or for one of them, which then knows less than the others.
+            let is_of_one = !of_api || random.random_ratio(1, 2);
+            let fault = Fault {
+                kind: *kind,
+                node: is_of_one.then(|| random.random_range(1..=wish.nodes.max(1))),
+                lasts_ms,
+            };
+            all.push(Action {
+                at_ms,
+                does: Does::Fault(fault),
+            });
+            at_ms += lasts_ms;
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish() -> Wish {
+        Wish {
+            lasts_ms: 60_000,
+            kinds: FaultKind::ALL.into(),
+            nodes: 2,
+        }
+    }
+
+    #[test]
+    fn a_seed_stands_for_one_schedule_which_a_file_may_have() {
+        let one = schedule(7, &wish());
+        assert_eq!(one, schedule(7, &wish()));
+        assert_ne!(one.actions, schedule(8, &wish()).actions);
+        assert_eq!(one.clone().checked().as_ref(), Ok(&one));
+        let text = serde_json::to_string(&one).unwrap();
+        assert_eq!(serde_json::from_str::<Schedule>(&text).unwrap(), one);
+    }
+
+    #[test]
+    fn many_seeds_have_all_faults_and_leave_most_frontends_served() {
+        let (mut kinds, mut served, mut all) = (BTreeSet::new(), 0, 0);
+        for seed in 0..50 {
+            let schedule = schedule(seed, &wish());
+            kinds.extend(schedule.kinds());
+            let mut world = World::first();
+            for action in &schedule.actions {
+                for call in world.calls(&action.does) {
+                    world = world.after(&call);
+                    let fronts = World::fronts(true);
+                    all += fronts.len();
+                    served += fronts
+                        .iter()
+                        .filter(|front| !world.serves(**front).is_empty())
+                        .count();
+                }
+            }
+        }
+        assert_eq!(kinds, FaultKind::ALL.into());
+        let share = f64::from(u32::try_from(served).unwrap()) / f64::from(u32::try_from(all).unwrap());
+        assert!((0.6..0.97).contains(&share), "{share} of all frontends serve");
+    }
+
+    #[test]
+    fn without_kinds_there_are_only_writes() {
+        let kinds = BTreeSet::new();
+        let schedule = schedule(1, &Wish { kinds, ..wish() });
+        assert!(schedule.kinds().is_empty());
+        assert!(schedule.actions.len() > 20);
+    }
+}

@@ -1,0 +1,283 @@
+//! One run: staging and control, writes and faults at their times, heal, final reads, verdict.
+
+use std::time::{Duration, Instant};
+
+use cluster::Place;
+use faults::LeftoverPrograms;
+use harness::{
+    background::Background,
+    client::Client,
+    context::Context,
+    destination::Destination,
+    fence,
+    history::now_us,
+    probing,
+    verdict::Halt,
+    waiting::{Within, has_lasted},
+};
+use oracle::{
+    chaos::{Broken, ChaosHistory, Disturbance, Tolerance, judge},
+    check::{PROBES_PER_BACKEND, Permitted},
+    finding::{Finding, SHOWN, Weight},
+    history::Attempt,
+};
+
+use super::{
+    faults::{Made, make},
+    objects::{Dialled, Staged},
+    schedule::{Action, Does, Schedule},
+};
+
+/// The axis of what clients see from the control to the heal, and that of what they see when all is healed.
+pub const MEANWHILE: &str = "while faults come and go";
+/// The axis of the final reads.
+pub const HEALED: &str = "when all is healed";
+/// From one probe of a client to the next at the same frontend.
+const PACE: Duration = Duration::from_millis(150);
+/// The window by which the harness reckons this pace: it has room for twice the fewest probes that decide a frontend.
+const WINDOW: Duration = PACE.saturating_mul(2 * PROBES_PER_BACKEND as u32);
+/// Fewer attempts that decide something show nothing.
+const ENOUGH: usize = 200;
+
+/// Plays a schedule in the cluster of a case, and judges what its clients saw. Returns that. `brief`: without final reads if
+/// something broke before.
+///
+/// # Errors
+/// What kept it from being played to its end: then nothing is decided.
+pub async fn play(cx: &Context, schedule: &Schedule, brief: bool) -> Result<ChaosHistory, Halt> {
+    cx.phase("staging: Services, slices and backends");
+    let mut staged = Staged::create(cx).await?;
+    let within = Within::from_now(cx.limits().service);
+    fence::pass(cx).await?;
+
+    cx.phase("control: every frontend serves its backends");
+    let [inside, outside] = clients(cx);
+    let groups = reads(&staged, MEANWHILE, &inside, &outside);
+    for (clients, targets) in &groups {
+        probing::control(cx, "all serve", clients, targets, within).await?;
+    }
+
+    cx.phase("chaos: Services change, and faults come and go");
+    let mut windows = Vec::new();
+    for (clients, targets) in groups {
+        let interval = PACE / u32::try_from(targets.len().max(1)).unwrap_or(u32::MAX);
+        // Judged by the history alone, whatever they serve now.
+        let open = |target: Destination| Destination {
+            permitted: Permitted::None,
+            ..target
+        };
+        let targets: Vec<_> = targets.into_iter().map(open).collect();
+        windows.push(Background::every(cx, &clients, &targets, interval, WINDOW).await?);
+    }
+    let (began, began_us) = (Instant::now(), now_us());
+    let of_api = lane(cx, schedule, true, began);
+    let of_nodes = lane(cx, schedule, false, began);
+    let lasts = async {
+        has_lasted(began, Duration::from_millis(schedule.lasts_ms.into())).await;
+        Ok(())
+    };
+    let writes = writes(&mut staged, &schedule.actions, began);
+    let (of_api, of_nodes, (), ()) = futures::future::try_join4(of_api, of_nodes, writes, lasts).await?;
+
+    let mut attempts = Vec::new();
+    let mut disturbances = Vec::new();
+    let mut left = Vec::new();
+    for made in of_api.into_iter().chain(of_nodes) {
+        disturbances.push(made.disturbance);
+        left.extend(made.left);
+    }
+    if brief {
+        for window in std::mem::take(&mut windows) {
+            attempts.extend(window.end().await?);
+        }
+        let history = history(cx, &staged, began_us, &disturbances, attempts);
+        if !judge(&history).attempts.is_empty() {
+            heal(cx, left).await?;
+            verdict(cx, &history);
+            return Ok(history);
+        }
+        attempts = history.attempts;
+    }
+
+    cx.phase("heal and final reads: every frontend is as the API says, on every node");
+    let within = Within::from_now(cx.limits().heal);
+    for (clients, targets) in reads(&staged, HEALED, &inside, &outside) {
+        probing::judge_briefly(cx, &clients, &targets, within).await?;
+    }
+    for window in windows {
+        attempts.extend(window.end().await?);
+    }
+    heal(cx, left).await?;
+
+    cx.phase("verdict: what clients saw against the order of the API");
+    let history = history(cx, &staged, began_us, &disturbances, attempts);
+    verdict(cx, &history);
+    Ok(history)
+}
+
+/// Removes what was left over until now: the agent had to cope with it.
+async fn heal(cx: &Context, left: Vec<LeftoverPrograms>) -> Result<(), Halt> {
+    for left in left {
+        let ids = left.heal().await?;
+        cx.fault(&format!(
+            "over: programs of a former load; still attached: {ids:?}"
+        ));
+    }
+    Ok(())
+}
+
+/// What was seen so far.
+fn history(
+    cx: &Context,
+    staged: &Staged<'_>,
+    began_us: u64,
+    disturbances: &[Disturbance],
+    attempts: Vec<Attempt>,
+) -> ChaosHistory {
+    let [inside, outside] = clients(cx);
+    let name = |dialled: &Dialled| label(dialled, &inside, &outside);
+    ChaosHistory {
+        began_us,
+        frontends: staged.frontends(name),
+        disturbances: disturbances.to_vec(),
+        tolerance: Tolerance::new(cx.limits().endpoints, cx.limits().heal),
+        clients: inside
+            .iter()
+            .chain(&outside)
+            .map(|client| (client.name.clone(), client.node.clone()))
+            .collect(),
+        attempts,
+    }
+}
+
+/// Those inside and the one outside.
+fn clients(cx: &Context) -> [Vec<Client>; 2] {
+    [
+        cx.clients().to_vec(),
+        cx.clients().outside().into_iter().collect(),
+    ]
+}
+
+/// Who dials what, all of which must be as the API says now: everything from inside, and from outside what is for that.
+fn reads(
+    staged: &Staged<'_>,
+    axis: &str,
+    inside: &[Client],
+    outside: &[Client],
+) -> Vec<(Vec<Client>, Vec<Destination>)> {
+    let target = |dialled: &Dialled| dialled.destination(axis, staged.identities(dialled));
+    let all = staged.dialled();
+    let beyond = all.iter().filter(|dialled| dialled.is_for_outside()).map(target);
+    [
+        (inside.to_vec(), all.iter().map(target).collect()),
+        (outside.to_vec(), beyond.collect::<Vec<_>>()),
+    ]
+    .into_iter()
+    .filter(|(clients, _)| !clients.is_empty())
+    .collect()
+}
+
+/// What attempts to a frontend are called; the same for all clients.
+fn label(dialled: &Dialled, inside: &[Client], outside: &[Client]) -> String {
+    let client = inside.iter().chain(outside).next().cloned();
+    let client = client.unwrap_or_else(|| Client {
+        name: String::new(),
+        node: String::new(),
+        place: Place::Outside,
+        private_cgroups: false,
+    });
+    dialled.destination(MEANWHILE, Vec::new()).stream(&client).target
+}
+
+async fn writes(staged: &mut Staged<'_>, actions: &[Action], began: Instant) -> Result<(), Halt> {
+    for action in actions {
+        if matches!(action.does, Does::Fault(_)) {
+            continue;
+        }
+        has_lasted(began, Duration::from_millis(action.at_ms.into())).await;
+        for call in staged.world().calls(&action.does) {
+            staged.call(&call).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes the faults of the API, or those of nodes, one after the other: two of one kind would undo each other.
+async fn lane(cx: &Context, schedule: &Schedule, of_api: bool, began: Instant) -> Result<Vec<Made>, Halt> {
+    let mut all = Vec::new();
+    for (at_ms, fault) in schedule
+        .faults()
+        .filter(|(_, fault)| fault.kind.is_of_api() == of_api)
+    {
+        has_lasted(began, Duration::from_millis(at_ms.into())).await;
+        all.push(make(cx, &fault).await?);
+    }
+    Ok(all)
+}
+
+/// Judges a history into the axes of a case.
+fn verdict(cx: &Context, history: &ChaosHistory) {
+    let outside = judge(history);
+    cx.record("attempts that decide", outside.judged.to_string());
+    cx.record(
+        "attempts that go on with a flow of before",
+        outside.undecided.to_string(),
+    );
+    cx.record("failed while a fault excuses that", outside.excused.to_string());
+    for disturbance in &history.disturbances {
+        let took = disturbance.until_us.saturating_sub(disturbance.from_us);
+        cx.record_delay(&disturbance.what, Duration::from_micros(took));
+    }
+    if outside.judged < ENOUGH {
+        let why = format!("{} attempts decide something, and {ENOUGH} must", outside.judged);
+        cx.axes().inconclusive(MEANWHILE, why, Vec::new());
+        return;
+    }
+    cx.axes().judged(MEANWHILE, findings(history));
+}
+
+/// What is outside of what is permitted, as findings: the earliest first.
+#[must_use]
+pub fn findings(history: &ChaosHistory) -> Vec<Finding> {
+    let outside = judge(history);
+    let mut all: Vec<_> = outside.attempts.iter().collect();
+    all.sort_by_key(|(_, attempts)| attempts.first().map(|one| one.start_us));
+    all.into_iter()
+        .map(|((broken, client, target), attempts)| finding(history, *broken, client, target, attempts))
+        .collect()
+}
+
+fn finding(
+    history: &ChaosHistory,
+    broken: Broken,
+    client: &str,
+    target: &str,
+    attempts: &[&Attempt],
+) -> Finding {
+    let first = attempts.first();
+    let at = first.map_or(0, |one| one.start_us);
+    let of = |one: &&oracle::chaos::Frontend| {
+        one.target == target && first.is_some_and(|first| first.transport == one.transport)
+    };
+    let state = history
+        .frontends
+        .iter()
+        .find(of)
+        .and_then(|frontend| frontend.states.iter().rev().find(|state| state.done_us <= at));
+    let since = state.map_or_else(
+        || "without any change of it".to_owned(),
+        |state| {
+            let since = at.saturating_sub(state.done_us) as f64 / 1e6;
+            format!("the first {since:.1} s after {}", state.by)
+        },
+    );
+    let transport = first.map_or("", |first| oracle::finding::transport(first.transport));
+    Finding {
+        weight: Weight::Violation,
+        subject: format!("{target} {transport} from {client}"),
+        expected: broken.expected().to_owned(),
+        found: format!("{} attempts {}, {since}", attempts.len(), broken.found()),
+        first: attempts.iter().take(SHOWN).map(|one| (*one).clone()).collect(),
+        counted: None,
+    }
+}

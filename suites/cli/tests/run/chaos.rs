@@ -1,0 +1,75 @@
+//! Chaos: schedules of both incidents, which the reference agent stands and an agent with the first one's bug does not.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use oracle::chaos::{Broken, judge};
+use scenarios::chaos::{HISTORY, SCHEDULE, read, schedule::Schedule};
+use testing::patience::TIMES;
+
+use super::privileged;
+
+/// A schedule that is published.
+fn published(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../chaos/scenarios/schedules");
+    folder.join(name).with_extension("json")
+}
+
+/// Plays a schedule briefly. Returns the exit code, and the folder with the evidence of the seed.
+fn played(schedule: &Path, seed: u64, out: &Path, options: &[&str]) -> (Option<i32>, PathBuf) {
+    let status = Command::new(env!("CARGO_BIN_EXE_plumbline"))
+        .args(["chaos", "replay"])
+        .arg(schedule)
+        .args(["--brief", "--tries", "1", "--quiet", "--out"])
+        .arg(out)
+        .args(options)
+        .status()
+        .unwrap();
+    (status.code(), out.join("evidence").join(format!("chaos-{seed}")))
+}
+
+/// The reference agent stands a schedule, whose history is in the evidence with it.
+fn stands(incident: &str, seed: u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let schedule = published(incident);
+    let patient = ["--timeout-scale", &TIMES.to_string()];
+    let (code, evidence) = played(&schedule, seed, folder.path(), &patient);
+    assert_eq!(code, Some(0), "the reference agent stands {incident}");
+    let history = read(&evidence.join(HISTORY)).unwrap();
+    assert!(judge(&history).attempts.is_empty());
+    assert!(judge(&history).judged > 1000, "{}", judge(&history).judged);
+    let kept: Schedule = serde_json::from_slice(&fs::read(evidence.join(SCHEDULE)).unwrap()).unwrap();
+    let given: Schedule = serde_json::from_slice(&fs::read(schedule).unwrap()).unwrap();
+    assert_eq!(kept, given, "what was played is in the evidence");
+}
+
+#[test]
+fn the_first_incident_is_found_by_three_writes() {
+    if !privileged() {
+        return;
+    }
+    stands("incident-1", 1);
+    let folder = tempfile::tempdir().unwrap();
+    let mutant = ["--mutant", "prefix-release"];
+    let (code, evidence) = played(&published("incident-1"), 1, folder.path(), &mutant);
+    assert_eq!(code, Some(1));
+    let history = read(&evidence.join(HISTORY)).unwrap();
+    let outside = judge(&history);
+    let seen =
+        |(broken, _, target): &(Broken, &str, &str)| *broken == Broken::Unserved && target.contains("t-ext ");
+    assert!(
+        !outside.attempts.is_empty() && outside.attempts.keys().all(seen),
+        "{outside:?}"
+    );
+}
+
+/// What an agent does that keeps them shows after T_heal: `cargo xtask mutants` waits for that.
+#[test]
+fn programs_of_a_former_load_are_evicted_while_services_change() {
+    if privileged() {
+        stands("incident-2", 2);
+    }
+}
