@@ -1,7 +1,8 @@
 //! Fewer steps that still show a difference: delta debugging (Zeller and Hildebrandt, 2002), within a budget of tries.
 
 /// The shortest steps found for which `shows` is true, as it is for all of them. `shows` is called at most `tries`
-/// times. `fix` removes steps that are invalid without others. `guess` is tried first: steps that probably suffice.
+/// times. `fix` removes steps that are invalid without others. `guess` is tried first, unless it is empty: steps that probably
+/// suffice.
 pub async fn shrink<T: Clone>(
     steps: Vec<T>,
     guess: &[T],
@@ -11,7 +12,7 @@ pub async fn shrink<T: Clone>(
 ) -> Vec<T> {
     let mut best = steps;
     let guess = fix(guess);
-    if guess.len() < best.len() && tries > 0 {
+    if !guess.is_empty() && guess.len() < best.len() && tries > 0 {
         tries -= 1;
         if shows(&guess).await {
             best = guess;

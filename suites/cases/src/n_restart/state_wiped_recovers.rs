@@ -64,13 +64,13 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         ("entries of maps", Wiped::Entries, own.has("maps")),
         ("programs", Wiped::Programs, own.has_programs()),
     ];
+    let (there, lacking): (Vec<_>, Vec<_>) = kinds.into_iter().partition(|(.., has)| *has);
+    for (axis, ..) in lacking {
+        let why = "the implementation has none of its own on the node";
+        cx.axes().not_enabled(axis, why);
+    }
     let mut wiped = Vec::new();
-    for (axis, what, has) in cx.axes().choose(kinds.to_vec(), |(axis, ..)| (*axis).to_owned()) {
-        if !has {
-            let why = "the implementation has none of its own on the node";
-            cx.axes().not_enabled(axis, why);
-            continue;
-        }
+    for (axis, what, _) in cx.axes().choose(there, |(axis, ..)| (*axis).to_owned()) {
         let mut targets = Vec::new();
         for family in cx.families() {
             let names = (&*axis.replace(' ', "-"), axis);

@@ -110,11 +110,20 @@ pub(super) async fn shrink(arguments: Arguments) -> anyhow::Result<ExitCode> {
         // What a fault breaks shows until its end.
         actions.iter().map(Action::ends_ms).max().unwrap_or_default()
     };
+    let file = arguments.out.join("shrunk.json");
     let mut failed = None;
     let mut shows = async |actions: &[Action]| {
         terminal::message(&format!("{} of {all} actions?", actions.len()));
-        match play(&arguments, &cut(actions, ends(actions))).await {
-            Ok(shown) => shown.shares(&known),
+        let schedule = cut(actions, ends(actions));
+        match play(&arguments, &schedule).await {
+            Ok(shown) => {
+                let shows = shown.shares(&known);
+                // Kept at once: an interrupted search has found something, too.
+                if shows && let Err(error) = write(&file, &schedule) {
+                    failed.get_or_insert(error);
+                }
+                shows
+            }
             Err(error) => {
                 failed.get_or_insert(error);
                 false
@@ -138,7 +147,6 @@ pub(super) async fn shrink(arguments: Arguments) -> anyhow::Result<ExitCode> {
         return Err(error);
     }
     let shrunk = cut(&actions, ends(&actions));
-    let file = arguments.out.join("shrunk.json");
     write(&file, &shrunk)?;
     println!("{} of {all} actions show it:", actions.len());
     run::print(&shrunk);
