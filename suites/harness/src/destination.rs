@@ -185,7 +185,8 @@ impl Destination {
     }
 
     /// Unique for what is dialled: streams are told apart by it.
-    pub(crate) fn label(&self) -> String {
+    #[must_use]
+    pub fn label(&self) -> String {
         format!("[{}] {} ({})", self.axis, self.name, self.address)
     }
 

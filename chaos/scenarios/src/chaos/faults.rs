@@ -1,6 +1,10 @@
 //! Faults, made and healed at their times. Each heals when it is dropped, and ends by itself.
 
-use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
+use std::{
+    collections::BTreeSet,
+    num::NonZeroU32,
+    time::{Duration, Instant},
+};
 
 use cluster::{ApiFault, Capability, Clients, Fault as Answers, LONGEST, Place, Refusal, Stop, users};
 use faults::{As, At, Found, LeftoverPrograms, Reattached, Removed, Staging, StoppedAgent, Wiped};
@@ -11,10 +15,9 @@ use harness::{
     context::Context,
     history::now_us,
     verdict::Halt,
-    waiting::Within,
+    waiting::{Within, has_lasted},
 };
 use oracle::chaos::Disturbance;
-use tokio::time::sleep;
 
 use super::schedule::{Fault, FaultKind};
 
@@ -133,7 +136,7 @@ pub async fn make(cx: &Context, fault: &Fault) -> Result<Made, Halt> {
             Some(node) => format!("{} on {node}", fault.kind.words()),
             None => fault.kind.words().to_owned(),
         },
-        // Packets to backends of the node are lost, too, whoever sends them.
+        // Packets from other nodes to backends of this one are lost, too.
         node: node.filter(|_| !of_packets),
         from_us,
         until_us: now_us().saturating_add(more),
@@ -165,7 +168,7 @@ async fn api(cx: &Context, kind: FaultKind, nodes: &[String], lasts: Duration) -
             let server = servers.first().map_or(1, |server| server.number);
             let how = Stop::Kill;
             let held = api_faults::begin(cx, &ApiFault::Down { server, how }, LONGEST).await?;
-            sleep(lasts).await;
+            last(lasts).await;
             return held.heal().await.map(drop);
         }
     };
@@ -179,7 +182,7 @@ async fn api(cx: &Context, kind: FaultKind, nodes: &[String], lasts: Duration) -
         };
         held.push(api_faults::begin(cx, &answers, LONGEST).await?);
     }
-    sleep(lasts).await;
+    last(lasts).await;
     for one in held {
         one.heal().await?;
     }
@@ -192,7 +195,7 @@ async fn on_nodes(cx: &Context, kind: FaultKind, nodes: &[String], lasts: Durati
         FaultKind::AgentKilled => Killed::kill(cx, nodes).await?.start(cx).await?,
         FaultKind::AgentDown => {
             let killed = Killed::kill(cx, nodes).await?;
-            sleep(lasts).await;
+            last(lasts).await;
             killed.start(cx).await?;
         }
         FaultKind::AgentFrozen => frozen(cx, nodes, lasts).await?,
@@ -200,7 +203,7 @@ async fn on_nodes(cx: &Context, kind: FaultKind, nodes: &[String], lasts: Durati
             let times = (lasts.as_millis() / CRASHES.as_millis()).max(2);
             for _ in 1..times {
                 Killed::kill(cx, nodes).await?.start_at_once().await?;
-                sleep(CRASHES).await;
+                last(CRASHES).await;
             }
             Killed::kill(cx, nodes).await?.start(cx).await?;
         }
@@ -216,7 +219,7 @@ async fn on_nodes(cx: &Context, kind: FaultKind, nodes: &[String], lasts: Durati
                 let watched = api_faults::watch_writes(cx, node, LONGEST).await?;
                 agents::ready(cx, node, &before, Within::from_now(cx.limits().heal)).await?;
                 cx.cluster().agents()?.fail_writes(node, Some(FAILING)).await?;
-                sleep(lasts).await;
+                last(lasts).await;
                 let failed = cx.cluster().agents()?.fail_writes(node, None).await?;
                 cx.fault(&format!(
                     "over: {failed} writes of the agent of {node} have failed"
@@ -232,6 +235,9 @@ async fn on_nodes(cx: &Context, kind: FaultKind, nodes: &[String], lasts: Durati
             for node in nodes {
                 let Removed(count) = Removed::from(cx.cluster(), node, what).await?;
                 cx.fault(&format!("{}: {count} on {node}", kind.words()));
+                if count == 0 {
+                    return Err(not_witnessed(kind, node, "there was nothing to remove"));
+                }
             }
         }
         _ => {
@@ -246,13 +252,23 @@ async fn on_nodes(cx: &Context, kind: FaultKind, nodes: &[String], lasts: Durati
                 let place = Place::Host { node: node.clone() };
                 dropping.push(Lasting::begin(cx, &place, [&begin, &end], LONGEST).await?);
             }
-            sleep(lasts).await;
+            last(lasts).await;
             for one in dropping {
                 one.end(cx).await?;
             }
         }
     }
     Ok(())
+}
+
+/// Lets a fault last.
+async fn last(lasts: Duration) {
+    has_lasted(Instant::now(), lasts).await;
+}
+
+/// A fault that was not there: what clients saw says nothing of it.
+fn not_witnessed(kind: FaultKind, node: &str, why: &str) -> Halt {
+    Halt::Inconclusive(format!("not witnessed: {} on {node}: {why}", kind.words()))
 }
 
 /// Programs of the agent's former load, attached beside those of a new agent. They stay until this is healed.
@@ -273,7 +289,7 @@ async fn frozen(cx: &Context, nodes: &[String], lasts: Duration) -> Result<(), H
         let [begin, end] = ["STOP", "CONT"].map(|signal| format!("kill -{signal} {pid}"));
         frozen.push(Lasting::begin(cx, &place, [&begin, &end], LONGEST).await?);
     }
-    sleep(lasts).await;
+    last(lasts).await;
     for one in frozen {
         one.end(cx).await?;
     }
@@ -291,11 +307,10 @@ async fn replaced(cx: &Context, node: &str, left: Option<&mut LeftoverPrograms>)
             at: At::Own,
             manner: As::Multi,
         };
-        let what = match left.attach(staging).await? {
-            Reattached::Done(ids) => format!("programs of before attached on {node}: {ids:?}"),
-            Reattached::Refused(why) => format!("programs of before not attached on {node}: {why}"),
-        };
-        cx.fault(&what);
+        match left.attach(staging).await? {
+            Reattached::Done(ids) => cx.fault(&format!("programs of before attached on {node}: {ids:?}")),
+            Reattached::Refused(why) => return Err(not_witnessed(FaultKind::ProgramsLeft, node, &why)),
+        }
     }
     agent.start().await?;
     agents::ready(cx, node, &before, Within::from_now(cx.limits().heal)).await?;

@@ -84,7 +84,21 @@ impl Given {
     /// The schedule that is played in the cluster of a case, and whether briefly.
     async fn schedule(self, cx: &Context) -> Result<(Schedule, bool), Halt> {
         let (seed, lasts_ms, kinds) = match self {
-            Self::Schedule { schedule, brief } => return Ok((schedule, brief)),
+            Self::Schedule { schedule, brief } => {
+                let available = faults::available(cx).await?;
+                let missing: Vec<&str> = schedule
+                    .kinds()
+                    .difference(&available)
+                    .map(|kind| kind.name())
+                    .collect();
+                if missing.is_empty() {
+                    return Ok((schedule, brief));
+                }
+                return Err(Halt::Inconclusive(format!(
+                    "the schedule has faults that can't be made here, with this target: {}",
+                    missing.join(", ")
+                )));
+            }
             Self::Seed {
                 seed,
                 lasts_ms,

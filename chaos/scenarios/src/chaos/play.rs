@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use cluster::Place;
 use faults::LeftoverPrograms;
 use harness::{
     background::Background,
@@ -135,7 +134,7 @@ fn history(
     attempts: Vec<Attempt>,
 ) -> ChaosHistory {
     let [inside, outside] = clients(cx);
-    let name = |dialled: &Dialled| label(dialled, &inside, &outside);
+    let name = |dialled: &Dialled| dialled.destination(MEANWHILE, Vec::new()).label();
     ChaosHistory {
         began_us,
         frontends: staged.frontends(name),
@@ -175,18 +174,6 @@ fn reads(
     .into_iter()
     .filter(|(clients, _)| !clients.is_empty())
     .collect()
-}
-
-/// What attempts to a frontend are called; the same for all clients.
-fn label(dialled: &Dialled, inside: &[Client], outside: &[Client]) -> String {
-    let client = inside.iter().chain(outside).next().cloned();
-    let client = client.unwrap_or_else(|| Client {
-        name: String::new(),
-        node: String::new(),
-        place: Place::Outside,
-        private_cgroups: false,
-    });
-    dialled.destination(MEANWHILE, Vec::new()).stream(&client).target
 }
 
 async fn writes(staged: &mut Staged<'_>, actions: &[Action], began: Instant) -> Result<(), Halt> {

@@ -10,7 +10,10 @@ use oracle::chaos::{Broken, judge};
 use scenarios::chaos::{HISTORY, SCHEDULE, read, schedule::Schedule};
 use testing::patience::TIMES;
 
-use super::privileged;
+use super::{
+    privileged,
+    support::{idle_agent, report},
+};
 
 /// A schedule that is published.
 fn published(name: &str) -> PathBuf {
@@ -72,4 +75,19 @@ fn programs_of_a_former_load_are_evicted_while_services_change() {
     if privileged() {
         stands("incident-2", 2);
     }
+}
+
+#[test]
+fn a_fault_that_can_not_be_made_is_no_verdict() {
+    if !privileged() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let agent = idle_agent(folder.path());
+    let out = folder.path().join("out");
+    let (code, _) = played(&published("incident-2"), 2, &out, &["--agent", &agent]);
+    assert_eq!(code, Some(1));
+    let case = &report(&out)["cases"][0];
+    assert_eq!(case["verdict"], "inconclusive", "{case}");
+    assert!(case["why"].as_str().unwrap().contains("programs-left"), "{case}");
 }

@@ -181,7 +181,7 @@ pub(crate) fn labs(run: u32) -> Vec<String> {
 }
 
 /// An agent that never touches a packet.
-fn idle_agent(folder: &Path) -> String {
+pub(crate) fn idle_agent(folder: &Path) -> String {
     let agent = folder.join("agent");
     fs::write(&agent, "#!/bin/sh\ncase $1 in run) exec sleep infinity ;; esac\n").unwrap();
     fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).unwrap();
