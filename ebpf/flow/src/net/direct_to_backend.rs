@@ -2,15 +2,17 @@
 //!
 //! To the backend they look like those that were translated. Where a flow that has ended has the same client, port and
 //! backend, its entries would take the new connection's answers for its own, and send them to the client in the name of
-//! a frontend that this connection has not asked for.
+//! a frontend that this connection has not asked for. Where that flow goes on, a socket of the node gets another port.
 
-use lb_abi::flow_flags;
+use lb_abi::{Tuple, UDP, flow_flags};
 
 use crate::net::{
-    Outcome, conntrack,
-    packet_state::PacketState,
+    Hook, Outcome, conntrack,
+    packet_state::{Fragment, PacketState},
     read,
     read::Part,
+    route,
+    source_ports::{self, SourcePort},
     traits::{Entry, Node, Packet},
 };
 
@@ -50,4 +52,43 @@ pub(super) fn end<N: Node>(node: N, work: &mut PacketState) {
         node.remove(&work.reply_key);
         node.remove(&work.forward_key);
     }
+}
+
+/// Whether a socket of the node begins with a backend from a port that a live flow of another client to that backend has, because the
+/// flow has the node's address. [`PacketState`] then says what is to be stored: the same tuple, from another port.
+///
+/// (Packets of such a flow come by here, too, after they were translated: a client elsewhere has sent them, or the node itself from this
+/// address.)
+#[inline(always)]
+pub(super) fn shares_port<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> bool {
+    let tuple = &work.headers.tuple;
+    let begins = match tuple.protocol {
+        UDP => !matches!(work.headers.fragment, Fragment::Later),
+        protocol => conntrack::starts(protocol, work.headers.signals),
+    };
+    if hook.inbound() || !begins || !node.is_locally_generated() || !route::is_node(node, tuple.source) {
+        return false;
+    }
+    work.reply_key = tuple.inverse();
+    let Some(there) = node.flow(&work.reply_key) else {
+        return false;
+    };
+    if there.flags() & flow_flags::REPLY == 0
+        || there.to().destination == tuple.source
+        || source_ports::is_over(node, there, tuple.protocol, node.now())
+    {
+        return false;
+    }
+    work.to = work.headers.tuple;
+    (work.service, work.backend) = (0, 0);
+    work.source_port = SourcePort::AllocatedIfFree;
+    true
+}
+
+/// Whether a flow of these flags leads to the very backend that its client asks for, from another port: as [`shares_port`] has it.
+#[inline(always)]
+pub(super) fn leads_on(flags: u32, from: &Tuple, to: &Tuple) -> bool {
+    flags & flow_flags::OTHER_PORT != 0
+        && from.destination == to.destination
+        && from.destination_port == to.destination_port
 }

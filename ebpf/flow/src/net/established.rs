@@ -1,9 +1,9 @@
 //! Packets of connections that are known.
 
-use lb_abi::{Flow, Tuple, UDP, flow_flags};
+use lb_abi::{Flow, UDP, flow_flags};
 
 use crate::net::{
-    Hook, Outcome, conntrack,
+    Hook, Outcome, conntrack, direct_to_backend,
     packet_state::{Old, PacketState},
     route,
     traits::{Entry, Node},
@@ -25,7 +25,7 @@ pub(super) fn decide<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> Re
         own(node, work, entry)
     } else if flags & flow_flags::REPLY != 0 {
         reply(hook, node, work, entry)
-    } else if hook.opens() {
+    } else if hook.opens() || direct_to_backend::leads_on(flags, &work.headers.tuple, &entry.to()) {
         forward(hook, node, work, entry)
     } else {
         Err(Unknown)
@@ -91,14 +91,18 @@ fn is_replaced<N: Node>(node: N, work: &PacketState, entry: N::Entry, seen: u32,
     if conntrack::starts(protocol, work.headers.signals) {
         return conntrack::closing(seen)
             || conntrack::is_unanswered(seen, entry.last_seen(), now)
-            || is_gone(node, &work.to, entry);
+            || is_gone(node, work, entry);
     }
-    protocol == UDP && is_gone(node, &work.to, entry)
+    protocol == UDP && is_gone(node, work, entry)
 }
 
-/// Whether a flow sends to what is no backend any more.
+/// Whether a flow sends to what is no backend any more, and not because its client does.
 #[inline(always)]
-fn is_gone<N: Node>(node: N, to: &Tuple, entry: N::Entry) -> bool {
+fn is_gone<N: Node>(node: N, work: &PacketState, entry: N::Entry) -> bool {
+    let to = &work.to;
+    if direct_to_backend::leads_on(entry.flags(), &work.headers.tuple, to) {
+        return false;
+    }
     match node.backend(entry.backend()) {
         None => true,
         Some(backend) => {

@@ -130,7 +130,7 @@ pub fn decide<P: Packet, N: Node>(
     }
     match established::decide(hook, node, work) {
         Ok(outcome) => Ok(outcome),
-        Err(established::Unknown) if hook.opens() => Err(Rest::Open),
+        Err(established::Unknown) if hook.opens() || node.is_locally_generated() => Err(Rest::Open),
         Err(established::Unknown) => {
             direct_to_backend::end(node, work);
             node_sockets::note(hook, node, work);
@@ -142,12 +142,30 @@ pub fn decide<P: Packet, N: Node>(
 /// Decides what becomes of a packet of no connection that is known, and writes CONNTRACK and AFFINITY.
 #[inline(always)]
 pub fn open<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> Outcome {
-    let outcome = new_flow::decide(hook, node, work);
-    if matches!(outcome, Outcome::Passed) {
-        direct_to_backend::end(node, work);
-        node_sockets::note(hook, node, work);
+    let found = if hook.opens() {
+        new_flow::backend(hook, node, work)
+    } else {
+        Err(Outcome::Passed)
+    };
+    match found {
+        Ok(()) => match new_flow::store(hook, node, work) {
+            Ok(outcome) | Err(outcome) => outcome,
+        },
+        Err(Outcome::Passed) => pass(hook, node, work),
+        Err(outcome) => outcome,
     }
-    outcome
+}
+
+/// A packet that is no service's goes on as it came, unless a flow has its port.
+#[inline(always)]
+fn pass<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> Outcome {
+    direct_to_backend::end(node, work);
+    if direct_to_backend::shares_port(hook, node, work) {
+        // Better a port that two have than a packet lost.
+        return new_flow::store(hook, node, work).unwrap_or(Outcome::Passed);
+    }
+    node_sockets::note(hook, node, work);
+    Outcome::Passed
 }
 
 /// Decides what becomes of a packet for an address without services that may begin a connection: it goes on, and a flow that

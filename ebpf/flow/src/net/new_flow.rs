@@ -18,21 +18,10 @@ use crate::{
     },
 };
 
-/// Opens a connection, or returns why not.
-#[inline(always)]
-pub(super) fn decide<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> Outcome {
-    if let Err(outcome) = backend(hook, node, work) {
-        return outcome;
-    }
-    match store(hook, node, work) {
-        Ok(outcome) | Err(outcome) => outcome,
-    }
-}
-
-/// Finds the frontend and chooses a backend. Not inlined: what it has on the stack is not needed any more when a port is
-/// allocated, which has the stack's other half.
+/// Finds the frontend and chooses a backend, or returns why no connection is opened. Not inlined: what it has on the stack is not
+/// needed any more when a port is allocated, which has the stack's other half.
 #[inline(never)]
-fn backend<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> Result<(), Outcome> {
+pub(super) fn backend<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> Result<(), Outcome> {
     let destination = FrontendKey {
         address: work.headers.tuple.destination,
         port: work.headers.tuple.destination_port,
@@ -210,9 +199,10 @@ const fn is_left_by_sockets(hook: Hook, work: &PacketState, frontend: u32, addre
         && (frontend & frontend_flags::SOURCE_RANGES != 0 || (datagram && address & address_flags::NODE != 0))
 }
 
-/// Writes both entries.
-#[inline(always)]
-fn store<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> Result<Outcome, Outcome> {
+/// Opens the connection, to [`PacketState::to`]: writes both entries, or returns why not. Not inlined: it is called for connections
+/// of services and for those around them.
+#[inline(never)]
+pub(super) fn store<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> Result<Outcome, Outcome> {
     let now = node.now();
     work.flow = Flow {
         to: work.headers.tuple.inverse(),

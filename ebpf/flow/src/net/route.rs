@@ -3,7 +3,7 @@
 use lb_abi::{Address, address_flags, flow_flags};
 
 use crate::net::{
-    Hook, Outcome,
+    Hook, Outcome, direct_to_backend,
     packet_state::{Delivery, PacketState},
     traits::Node,
 };
@@ -19,8 +19,11 @@ pub(super) fn decide<N: Node>(
 ) -> Result<(), Outcome> {
     let reply = flags & flow_flags::REPLY != 0;
     let snat = flags & flow_flags::SNAT != 0;
-    // The stack takes nothing from its own address; and what leaves it was routed to the frontend.
-    let routed = snat && hook.inbound() || !reply && matches!(hook, Hook::NodeEgress);
+    // The stack takes nothing from its own address; and what leaves it was routed to the frontend, if that is not the backend itself.
+    let routed = snat && hook.inbound()
+        || !reply
+            && matches!(hook, Hook::NodeEgress)
+            && !direct_to_backend::leads_on(flags, &work.headers.tuple, &work.to);
     let renamed = reply && hook.inbound() && work.to.source != work.headers.tuple.source;
     work.delivery = if (routed || renamed) && is_own(node, work.to.destination) {
         // At the loopback device alone the stack takes something in from its own address, and whatever way leads to the address that

@@ -162,11 +162,14 @@ impl Run<'_> {
                     source,
                     destination,
                     signal,
-                } => self.pass_without_service(&Packet {
-                    tuple: tuple(&frame, source, destination),
-                    signal: Some(signal),
-                    frame,
-                }),
+                } => {
+                    let packet = Packet {
+                        tuple: tuple(&frame, source, destination),
+                        signal: Some(signal),
+                        frame,
+                    };
+                    self.pass_without_service(&packet, None)
+                }
                 _ => self.pass(Counter::PacketPassed),
             };
         }
@@ -251,7 +254,9 @@ impl Run<'_> {
         match self.state.flows.get(&packet.tuple).copied() {
             Some(flow) if flow.flags & flow_flags::OWN != 0 => self.answered(packet, flow),
             Some(flow) if flow.flags & flow_flags::REPLY != 0 => self.reply(packet, flow),
-            Some(flow) if self.input.hook != Device::PodEgress => self.forward(packet, flow),
+            Some(flow) if self.input.hook != Device::PodEgress || around(&packet.tuple, &flow) => {
+                self.forward(packet, flow)
+            }
             _ => self.unknown(packet, None),
         }
     }
@@ -260,7 +265,7 @@ impl Run<'_> {
     pub(super) fn unknown(self, packet: &Packet, old: Option<Flow>) -> Outcome {
         let ours = self.flags_or_range(packet.frame.destination).is_some();
         if self.input.hook == Device::PodEgress || !ours {
-            return self.pass_without_service(packet);
+            return self.pass_without_service(packet, old);
         }
         self.open(packet, old)
     }
@@ -330,7 +335,8 @@ impl Run<'_> {
     }
 
     /// No service's: left alone; and if it begins a connection, a flow that has ended makes way for that.
-    pub(super) fn pass_without_service(mut self, packet: &Packet) -> Outcome {
+    /// `old`: what CONNTRACK had for it, that counts no more.
+    pub(super) fn pass_without_service(mut self, packet: &Packet, old: Option<Flow>) -> Outcome {
         let reply_key = packet.tuple.inverse();
         let reply = self.flows.get(&reply_key);
         let key = reply
@@ -344,8 +350,48 @@ impl Run<'_> {
             self.flows.remove(&key);
             self.flows.remove(&reply_key);
         }
+        if self.shares_port(packet)
+            && let Some(port) = self.allocate(&packet.tuple, &packet.tuple, true, true, old.as_ref())
+        {
+            return self.keep_apart(packet, port, old);
+        }
         self.note(packet);
         self.pass(Counter::PacketPassed)
+    }
+
+    /// Whether the node's own socket begins from a port at which the node serves another client of that backend.
+    fn shares_port(&self, packet: &Packet) -> bool {
+        let tuple = &packet.tuple;
+        let datagram = tuple.protocol == UDP && !packet.frame.later();
+        let own = self.flags(tuple.source) & address_flags::NODE != 0;
+        let key = tuple.inverse();
+        let anothers = |flow: &Flow| {
+            flow.flags & flow_flags::REPLY != 0 && flow.to.destination != tuple.source && !self.free(&key)
+        };
+        !self.input.hook.inbound()
+            && self.input.own
+            && own
+            && (datagram || begins(packet))
+            && self.flows.get(&key).is_some_and(anothers)
+    }
+
+    /// What the node's own socket sends to a backend goes on from another port.
+    fn keep_apart(self, packet: &Packet, port: u16, old: Option<Flow>) -> Outcome {
+        let to = Tuple {
+            source_port: lb_abi::Port::new(port),
+            ..packet.tuple
+        };
+        let flow = Flow {
+            to,
+            seen: shows(packet, false),
+            last_seen: self.input.now,
+            service: 0,
+            backend: 0,
+            flags: flow_flags::OTHER_PORT,
+            pad: 0,
+            claim: 0,
+        };
+        self.open_flow(packet, flow, old)
     }
 }
 
@@ -368,4 +414,10 @@ fn fragment_key(frame: &Frame) -> Option<FragmentKey> {
         protocol: frame.protocol,
         pad: [0; 3],
     })
+}
+
+/// Whether a flow changes nothing but its client's port.
+pub(super) fn around(from: &Tuple, flow: &Flow) -> bool {
+    flow.flags & flow_flags::OTHER_PORT != 0
+        && (from.destination, from.destination_port) == (flow.to.destination, flow.to.destination_port)
 }

@@ -6,7 +6,7 @@ use lb_abi::{Backend, BackendId, Counter, Flow, SCTP, TCP, Tuple, UDP, flow_flag
 
 use super::{
     Outcome,
-    decide::{Packet, Run, elapsed},
+    decide::{Packet, Run, around, elapsed},
     translate::{Change, FlowSide},
 };
 
@@ -102,7 +102,7 @@ impl Run<'_> {
         if over(&packet.tuple, &flow, now) {
             return self.unknown(packet, Some(flow));
         }
-        let gone = gone(&self.state.backends, &flow);
+        let gone = !around(&packet.tuple, &flow) && gone(&self.state.backends, &flow);
         // Two seconds after its last packet, the backend may have left the service.
         let about = seen::OPEN | seen::ANSWER | seen::ESTABLISHED;
         let unanswered = flow.seen & about == seen::OPEN && elapsed(now, flow.last_seen) >= 2;
@@ -132,7 +132,7 @@ impl Run<'_> {
         self.translate(
             packet,
             &flow.to,
-            FlowSide::of(&flow),
+            FlowSide::of(&flow, around(&packet.tuple, &flow)),
             Counter::FlowForwarded,
             change,
         )
@@ -168,7 +168,7 @@ impl Run<'_> {
         self.translate(
             packet,
             &flow.to,
-            FlowSide::of(&flow),
+            FlowSide::of(&flow, around(&packet.tuple, &flow)),
             Counter::FlowReplied,
             change,
         )

@@ -8,7 +8,7 @@ use lb_abi::{
 use super::{
     Device, Outcome,
     answer::Answer,
-    decide::{Packet, Run},
+    decide::{Packet, Run, around},
     known::{ACK, INIT, RST, SYN, answering, shows},
     translate::{Change, FlowSide},
 };
@@ -19,7 +19,7 @@ impl Run<'_> {
         let tuple = packet.tuple;
         let external = self.input.hook == Device::NodeIngress;
         let Some((frontend, id)) = self.frontend(&tuple, external) else {
-            return self.no_frontend(packet);
+            return self.no_frontend(packet, old);
         };
         let flags = self.flags_or_range(tuple.destination).unwrap_or(0);
         let has = |flag: u32| flags & flag != 0;
@@ -43,7 +43,7 @@ impl Run<'_> {
         };
         let machines = !external && !has(address_flags::VIP) && !has(address_flags::NODE);
         if (machines && !opens) || (has(address_flags::NODE) && takes) {
-            return self.pass_without_service(packet);
+            return self.pass_without_service(packet, old);
         }
         if self.martian(tuple.source) {
             return self.drop(Counter::DroppedMartian);
@@ -124,6 +124,7 @@ impl Run<'_> {
         let mut way = FlowSide {
             reply: false,
             snat: allocated && to.source != tuple.source,
+            around: false,
         };
         if self.expires(&packet.frame, way, to.destination) {
             return self.answer(&packet.frame, Answer::TimeExceeded, Counter::AnsweredTimeExceeded);
@@ -155,15 +156,22 @@ impl Run<'_> {
             pad: 0,
             claim: 0,
         };
+        self.open_flow(packet, flow, old)
+    }
+
+    /// Stores both entries of a flow; `old`: the one that it replaces.
+    pub(super) fn open_flow(self, packet: &Packet, flow: Flow, old: Option<Flow>) -> Outcome {
+        let tuple = packet.tuple;
         let mut change = Change::of(&flow, packet, true);
         if let Some(old) = old {
-            change.remove.extend(self.left_behind(&tuple, &old, &to));
+            change.remove.extend(self.left_behind(&tuple, &old, &flow.to));
         }
         change
             .put
-            .push((to.inverse(), answering(&tuple, &flow, self.input.now)));
+            .push((flow.to.inverse(), answering(&tuple, &flow, self.input.now)));
         change.put.push((tuple, flow));
-        self.translate(packet, &to, way, Counter::FlowOpened, change)
+        let way = FlowSide::of(&flow, around(&tuple, &flow));
+        self.translate(packet, &flow.to, way, Counter::FlowOpened, change)
     }
 
     /// Whether another socket of the node has the tuple that a client of the node would have with its own port.
@@ -178,11 +186,11 @@ impl Run<'_> {
         (reply.to.inverse() == *tuple && key != to.inverse()).then_some(key)
     }
 
-    fn no_frontend(self, packet: &Packet) -> Outcome {
+    fn no_frontend(self, packet: &Packet, old: Option<Flow>) -> Outcome {
         if self.reserved(packet.tuple.destination) {
             self.reject(packet, Counter::RejectedUnknownPort)
         } else {
-            self.pass_without_service(packet)
+            self.pass_without_service(packet, old)
         }
     }
 

@@ -28,7 +28,9 @@ impl Run<'_> {
         let Some((inner, quoted, flow)) = error.then(related).flatten() else {
             return self.drop_if_only_services(frame.destination, Counter::DroppedIcmp);
         };
-        let way = FlowSide::of(&flow);
+        // A message has no ports of its own.
+        let around = flow.flags & flow_flags::OTHER_PORT != 0 && flow.to.destination == frame.destination;
+        let way = FlowSide::of(&flow, around);
         let to = flow.to.inverse();
         let code = self.input.frame[frame.payload + 1];
         let unreachable = [kind, code] == if frame.v4 { [3, 3] } else { [1, 4] };

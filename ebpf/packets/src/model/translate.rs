@@ -9,19 +9,21 @@ use super::{
     rewrite,
 };
 
-/// The direction of a packet, and whether its flow is an SNAT, which the node routes.
+/// The direction of a packet, whether its flow is an SNAT, which the node routes, and whether it was routed to its backend before.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FlowSide {
     pub(super) reply: bool,
     pub(super) snat: bool,
+    pub(super) around: bool,
 }
 
 impl FlowSide {
-    /// Of packets that have this entry.
-    pub(super) fn of(flow: &Flow) -> Self {
+    /// Of packets that have this entry; `around`: see [`around`](super::decide::around).
+    pub(super) fn of(flow: &Flow, around: bool) -> Self {
         Self {
             reply: flow.flags & flow_flags::REPLY != 0,
             snat: flow.flags & flow_flags::SNAT != 0,
+            around,
         }
     }
 }
@@ -75,7 +77,7 @@ impl Run<'_> {
     fn directed(&self, way: FlowSide) -> bool {
         match self.input.hook {
             Device::NodeIngress | Device::PodIngress => way.snat,
-            Device::NodeEgress => !way.reply,
+            Device::NodeEgress => !way.reply && !way.around,
             Device::PodEgress => false,
         }
     }

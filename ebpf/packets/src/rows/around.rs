@@ -144,6 +144,112 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
                     .age(5),
             ]),
     ]);
+    rows.extend(own_ports(at));
+    rows
+}
+
+/// What the node's own sockets send to a backend, from a port that a flow has there.
+fn own_ports(at: &Addresses) -> Vec<Row> {
+    let Ends {
+        client,
+        frontend,
+        cluster,
+        pod,
+        node_client,
+        far,
+        ..
+    } = ends(at);
+    let begin = |protocol, to| match protocol {
+        TCP => tcp(node_client, to).syn(),
+        SCTP => sctp(node_client, to, INIT),
+        _ => udp(node_client, to),
+    };
+    let moved = (at.node, SNAT_PORT);
+    let apart = |protocol, to| connection(protocol, [node_client, to], [moved, to]).by(0, 0);
+    let opened = |protocol| if protocol == UDP { 0 } else { OPEN };
+    let mut rows = Vec::new();
+    for (what, protocol) in [("datagram", UDP), ("SYN", TCP), ("INIT", SCTP)] {
+        let seen = if protocol == UDP {
+            ANSWER
+        } else {
+            OPEN | ANSWER | ESTABLISHED
+        };
+        let of_client = |to| {
+            connection(protocol, [client, frontend], [node_client, to])
+                .seen(seen)
+                .age(5)
+        };
+        let sent = |to| match protocol {
+            TCP => tcp(moved, to).syn(),
+            SCTP => sctp(moved, to, INIT),
+            _ => udp(moved, to),
+        };
+        rows.extend([
+            row(format!(
+                "the node's own {what} to a backend elsewhere leaves by another port, where a client's flow has that one"
+            ))
+            .given(remote(at, protocol).connection(of_client(far)))
+            .packet(NodeEgress, begin(protocol, far))
+            .own()
+            .passed_on(FlowOpened, sent(far))
+            .counted_for(0, 0)
+            .leaves([of_client(far), apart(protocol, far).seen(opened(protocol))]),
+            row(format!("so does its {what} to a backend in a pod of its own"))
+                .given(local(at, protocol).connection(of_client(pod)))
+                .packet(PodEgress, begin(protocol, pod))
+                .own()
+                .passed_on(FlowOpened, sent(pod))
+                .counted_for(0, 0)
+                .leaves([of_client(pod), apart(protocol, pod).seen(opened(protocol))]),
+            row(format!("a {what} that came in by a device is that flow's, and goes on as it is"))
+                .given(remote(at, protocol).connection(of_client(far)))
+                .packet(NodeEgress, begin(protocol, far))
+                .left_alone(PacketPassed)
+                .leaves([of_client(far)]),
+            row(format!("so does the node's own {what} where its own flow has that port: it was translated before"))
+                .given(remote(at, protocol).connection(
+                    connection(protocol, [node_client, cluster], [node_client, far]).seen(seen).age(5),
+                ))
+                .packet(NodeEgress, begin(protocol, far))
+                .own()
+                .left_alone(PacketPassed)
+                .leaves([connection(protocol, [node_client, cluster], [node_client, far]).seen(seen).age(5)]),
+        ]);
+    }
+    let of_client = connection(UDP, [client, frontend], [node_client, far]).seen(ANSWER);
+    let asks = apart(UDP, far);
+    rows.extend([
+        row("the next datagrams leave by that port, too, and the answers are the socket's")
+            .given(
+                remote(at, UDP)
+                    .connection(of_client.age(5))
+                    .connection(asks.age(5)),
+            )
+            .packet(NodeEgress, udp(node_client, far))
+            .own()
+            .passed_on(FlowForwarded, udp(moved, far))
+            .counted_for(0, 0)
+            .packet(NodeIngress, udp(far, moved))
+            .passed_on(FlowReplied, udp(far, node_client))
+            .counted_for(0, 0)
+            .leaves([of_client.age(5), asks.seen(ANSWER)]),
+        row("so they are of a backend in a pod of its own")
+            .given(local(at, UDP).connection(apart(UDP, pod).age(5)))
+            .packet(PodEgress, udp(node_client, pod))
+            .own()
+            .passed_on(FlowForwarded, udp(moved, pod))
+            .counted_for(0, 0)
+            .packet(PodIngress, udp(pod, moved))
+            .passed_on(FlowReplied, udp(pod, node_client))
+            .counted_for(0, 0)
+            .leaves([apart(UDP, pod).seen(ANSWER)]),
+        row("where a flow is over, the node's own datagram keeps its port")
+            .given(remote(at, UDP).connection(of_client.age(200)))
+            .packet(NodeEgress, udp(node_client, far))
+            .own()
+            .left_alone(PacketPassed)
+            .leaves([of_client.age(200)]),
+    ]);
     rows
 }
 

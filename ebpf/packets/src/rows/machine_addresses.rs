@@ -225,12 +225,16 @@ fn own(at: &Addresses) -> Vec<Row> {
             .packet(NodeIngress, udp(client, node_port))
             .left_alone(PacketPassed)
             .leaves([sends.seen(ANSWER)]),
-        row("what answers a connection of the node's own, or one that has a port of its address, is that connection's")
+        row("where a client's flow has that port with that peer, it sends from another")
             .given(local(at, UDP).connection(connection(UDP, [stranger, node_port], [node_port, client]).age(5)))
             .packet(NodeEgress, udp(node_port, client))
             .own()
-            .left_alone(PacketPassed)
-            .leaves([connection(UDP, [stranger, node_port], [node_port, client]).age(5)]),
+            .passed_on(FlowOpened, udp((at.node, SNAT_PORT), client))
+            .counted_for(0, 0)
+            .leaves([
+                connection(UDP, [stranger, node_port], [node_port, client]).age(5),
+                connection(UDP, [node_port, client], [(at.node, SNAT_PORT), client]).by(0, 0),
+            ]),
         row("nothing is noted of what is not from a node port, and of what is not the node's")
             .given(local(at, UDP))
             .packet(NodeEgress, udp((at.node, 5353), client))
