@@ -112,7 +112,8 @@ enum Command {
     /// List the mutants with their bugs
     List {
         /// Print JSON: a list of objects with `name`, `bug`, `caught_by` (ids that must fail), `passed_by` (ids that
-        /// must pass), and `through` (the case to run for an id that is no case)
+        /// must pass), `has_control` (whether a control must pass, too), and `through` (the case to run for an id that is
+        /// no case)
         #[arg(long)]
         json: bool,
     },
@@ -502,7 +503,8 @@ fn list(json: bool) {
             .map(|(name, mutant)| {
                 let through: BTreeMap<_, _> = mutant.through().iter().copied().collect();
                 json!({
-                    "name": name, "bug": mutant.bug(), "caught_by": mutant.caught_by(), "passed_by": mutant.passed_by(), "through": through,
+                    "name": name, "bug": mutant.bug(), "caught_by": mutant.caught_by(), "passed_by": mutant.passed_by(),
+                    "has_control": mutant.has_control(), "through": through,
                 })
             })
             .collect();

@@ -37,6 +37,9 @@ pub(super) fn list() -> anyhow::Result<Vec<Mutant>> {
                 of_both_families: of_both.cloned().collect(),
                 caught_by,
                 passed_by,
+                has_control: one["has_control"]
+                    .as_bool()
+                    .context("has_control is not stated")?,
                 through: through.filter_map(run).collect(),
             })
         })
