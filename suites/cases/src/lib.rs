@@ -27,6 +27,7 @@
 //! - `m_families`: both families in one Service, headless Services.
 //! - `l_topology`: hints for zones and nodes.
 //! - `o_hygiene`: rules and objects on nodes, of the agent and of others.
+//! - `source_ports`: those that cases give their clients.
 //! - `null_slice`: an EndpointSlice emptied as API servers do it.
 mod a_release;
 mod b_apiserver;
@@ -45,6 +46,7 @@ mod m_families;
 mod n_restart;
 mod null_slice;
 mod o_hygiene;
+mod source_ports;
 
 use harness::case::Case;
 

@@ -28,6 +28,7 @@ use harness::{
 use serde_json::{Value, json};
 
 use super::local_service::Served;
+use crate::source_ports;
 
 pub(crate) const CASE: Case = Case {
     id: "sock-preexisting-clients",
@@ -51,9 +52,6 @@ pub(crate) const CASE: Case = Case {
 };
 
 const AXIS: &str = "first start";
-/// Source ports of clients, which kernels do not assign (they do from 32768). NodePorts are above, and ports of node
-/// programs below. With six targets each port of a client is used again after two minutes and more.
-const PORTS: [u16; 2] = [11_000, 29_999];
 /// How long removed objects may take to disappear.
 const LATE: Duration = Duration::from_secs(60);
 
@@ -134,13 +132,14 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     Ok(())
 }
 
-/// Clients with the host's network share the ports, as they share one network.
+/// Clients with the host's network share the ports, as they share one network. With six targets each port of a client is used
+/// again after two minutes and more.
 fn from_own_ports(clients: &[(Client, bool)]) -> Vec<(Client, [u16; 2])> {
     let of_host = clients.iter().filter(|(_, of_host)| *of_host).count();
-    let mut parts = shares(PORTS, of_host).into_iter();
+    let mut parts = shares(source_ports::ALL, of_host).into_iter();
     let ports = |of_host: bool| {
         let part = of_host.then(|| parts.next()).flatten();
-        part.unwrap_or(PORTS)
+        part.unwrap_or(source_ports::ALL)
     };
     let (clients, networks): (Vec<_>, Vec<_>) = clients.iter().cloned().unzip();
     clients.into_iter().zip(networks.into_iter().map(ports)).collect()

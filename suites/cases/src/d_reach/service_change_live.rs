@@ -23,6 +23,8 @@ use harness::{
 };
 use serde_json::{Value, json};
 
+use crate::source_ports::{self, Range};
+
 pub(crate) const CASE: Case = Case {
     id: "service-change-live",
     area: super::AREA,
@@ -41,7 +43,7 @@ pub(crate) const CASE: Case = Case {
     manifest: include_str!("service_change_live.yaml"),
     longest: Duration::from_secs(600),
     takes_at_least: Duration::from_secs(60),
-    run: |cx| Box::pin(changes(cx, &CHANGES, NODE_PORTS)),
+    run: |cx| Box::pin(changes(cx, &CHANGES, NODE_PORTS, source_ports::SERVICE_CHANGE)),
 };
 pub(crate) const LB: Case = Case {
     id: "service-change-live-lb",
@@ -51,16 +53,20 @@ pub(crate) const LB: Case = Case {
         also: &[Capability::LoadBalancerAddresses],
         ..CASE.needs
     },
-    run: |cx| Box::pin(changes(cx, &OF_BALANCERS, NODE_PORTS + 24)),
+    run: |cx| {
+        Box::pin(changes(
+            cx,
+            &OF_BALANCERS,
+            NODE_PORTS + 24,
+            source_ports::SERVICE_CHANGE_LB,
+        ))
+    },
     ..CASE
 };
 
 /// The first of the node ports, two for each Service: no other case has those of a block of 40.
 const NODE_PORTS: u16 = 30_000;
 const TARGETS: [u16; 3] = [8080, 9090, 9091];
-/// Source ports of probes that no frontend takes: conntrack leaves a connection untranslated whose first packet came then,
-/// and later ones from that port too.
-const SOURCES: [u16; 2] = [11_000, 29_999];
 
 /// Name of a change, and the Service before and after it, and between.
 type Change = (&'static str, &'static [State]);
@@ -143,7 +149,9 @@ struct Changing {
     object: Value,
 }
 
-async fn changes(cx: &Context, changes: &[Change], first: u16) -> Result<(), Halt> {
+/// The sources are of probes that no frontend takes: conntrack leaves a connection untranslated whose first packet came then,
+/// and later ones from that port too.
+async fn changes(cx: &Context, changes: &[Change], first: u16, sources: Range) -> Result<(), Halt> {
     cx.phase("staging: a Service for each change");
     let namespace = cx.namespace().await?;
     let backends = frontends::serving(cx, &namespace, &["b1", "b2"], &TARGETS, &TARGETS).await?;
@@ -194,7 +202,7 @@ async fn changes(cx: &Context, changes: &[Change], first: u16) -> Result<(), Hal
         }
         for (clients, targets) in frontends::dialled(cx, &former(&before, &after), |axis, one| one.none(axis))
         {
-            let clients: Vec<_> = clients.into_iter().map(|client| (client, SOURCES)).collect();
+            let clients: Vec<_> = clients.into_iter().map(|client| (client, sources)).collect();
             windows.push(Background::start_from(cx, &clients, &targets, cx.limits().hold).await?);
         }
         try_join_all(windows.into_iter().map(|window| window.hold(cx))).await?;

@@ -18,6 +18,7 @@ use harness::{
 use oracle::history::Transport;
 
 use super::{TARGETS, values};
+use crate::source_ports;
 
 pub(crate) const CASE: Case = Case {
     id: "terminating-not-preferred",
@@ -57,9 +58,6 @@ const WAYS: [(&str, By); 4] = [
     ("reused source ports", By::SourcePort),
     ("policy Local", By::Policy),
 ];
-
-/// Source ports that clients dial from, the first and the last: below those that kernels hand out.
-const SOURCE_PORTS: [u16; 2] = [11_000, 29_999];
 
 async fn run(cx: &Context) -> Result<(), Halt> {
     cx.phase("staging: Services with one endpoint, and one on another node under policy Local");
@@ -107,7 +105,9 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let reused: Vec<&SlicedService> = reused.map(|(service, _)| service).collect();
     let first = everywhere(cx, reused.iter().copied(), Seen::All(draining))?.only(Transport::Tcp);
     // Twice the longest that one may take: N of each are soon made.
-    let first = first.start_from(cx, SOURCE_PORTS, cx.limits().probe * 2).await?;
+    let first = first
+        .start_from(cx, source_ports::TERMINATING, cx.limits().probe * 2)
+        .await?;
     first.hold(cx).await?;
 
     cx.phase("fault: it terminates, and others are ready");
@@ -127,7 +127,9 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let exact = seen_by_nodes(cx, &services, after)?;
     exact.judge(cx, within).await?;
     let again = everywhere(cx, reused, Seen::All(ready))?.only(Transport::Tcp);
-    let again = again.start_from(cx, SOURCE_PORTS, cx.limits().hold).await?;
+    let again = again
+        .start_from(cx, source_ports::TERMINATING, cx.limits().hold)
+        .await?;
     let held = exact.steadily(cx, cx.limits().hold).await?;
     futures::try_join!(again.hold(cx), held.hold(cx))?;
     Ok(())

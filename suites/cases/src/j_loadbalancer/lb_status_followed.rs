@@ -8,7 +8,7 @@ use std::{net::IpAddr, time::Duration};
 
 use cluster::{Capability, Family};
 use harness::{
-    background::Background,
+    background::{Background, shares},
     case::{Case, Families, Needs, Rights, Tier},
     client::Client,
     context::Context,
@@ -25,6 +25,7 @@ use oracle::history::Transport;
 use serde_json::{Value, json};
 
 use super::vips;
+use crate::source_ports;
 
 pub(crate) const CASE: Case = Case {
     id: "lb-status-followed",
@@ -57,9 +58,6 @@ const CHANGES: [(&str, &str, [u8; 2]); 3] = [
     ("replaced", "VIP", [204, 205]),
     ("ipMode Proxy", "Proxy", [206, 0]),
 ];
-/// Source ports of the windows, one after the other.
-const SOURCES: [[u16; 2]; 2] = [[11_000, 17_999], [18_000, 24_999]];
-
 /// A Service, and addresses that its status has and that it gets instead.
 struct Followed {
     family: Family,
@@ -107,7 +105,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     )
     .await?;
     let steps = [addresses(Followed::as_changed), listed];
-    for (at, (targets, ports)) in steps.iter().zip(SOURCES).enumerate() {
+    for (at, (targets, ports)) in steps.iter().zip(shares(source_ports::LB_STATUS, 2)).enumerate() {
         cx.phase(
             [
                 "addresses leave the status, or are a proxy's",

@@ -23,7 +23,10 @@ use harness::{
 };
 
 use super::TARGET;
-use crate::n_restart::listed::{Listed, through};
+use crate::{
+    n_restart::listed::{Listed, through},
+    source_ports,
+};
 
 pub(crate) const CASE: Case = Case {
     id: "mode-switch-clean",
@@ -46,9 +49,6 @@ pub(crate) const CASE: Case = Case {
     run: |cx| Box::pin(run(cx)),
 };
 
-/// The hold times' source ports: none of a client that dialled while neither mode had its rules yet, for which conntrack goes
-/// on translating nothing.
-const SOURCE_PORTS: [[u16; 2]; 2] = [[11_000, 20_499], [20_500, 29_999]];
 const KINDS: [Kind; 2] = [Kind::ClusterIp, Kind::NodePort];
 
 async fn run(cx: &Context) -> Result<(), Halt> {
@@ -74,7 +74,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.fault(&format!("agent of {node} ended, and started in its other mode"));
     let within = Within::from_now(cx.limits().heal);
     agents::ready(cx, node, &before, within).await?;
-    let [first, second] = SOURCE_PORTS;
+    // None of a client that dialled while neither mode had its rules yet, for which conntrack goes on translating nothing.
+    let [first, second] = [source_ports::FIRST_HALF, source_ports::SECOND_HALF];
     serves_and_follows(cx, node, &services, &backends[..2], within, first).await?;
 
     cx.phase("and in its own mode again");
@@ -121,7 +122,7 @@ async fn serves_and_follows(
 /// What clients of the node meet at ClusterIPs, and the one outside at the node's ports, if this backend alone is listed.
 ///
 /// Pods don't dial node ports: a datapath may give those datagrams source ports of its own, outside of what kernels give sockets,
-/// and so [`SOURCE_PORTS`] of the same pod's other sockets.
+/// and so [`source_ports`] of the same pod's other sockets.
 async fn dialled(
     cx: &Context,
     node: &str,
