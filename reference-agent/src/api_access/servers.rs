@@ -154,6 +154,12 @@ impl ApiServers {
             .collect()
     }
 
+    /// Whether any address is known: configured, resolved, or remembered.
+    pub fn has_addresses(&self) -> bool {
+        let state = self.lock();
+        !self.known(&state).is_empty() || !state.remembered.endpoints.is_empty()
+    }
+
     /// Remembers endpoints of API servers. An empty list changes nothing: the remembered ones are for that time. Without
     /// verified certificates nothing is remembered: a written slice could make the agent send its token anywhere.
     pub fn learn(&self, endpoints: impl IntoIterator<Item = SocketAddr>) {

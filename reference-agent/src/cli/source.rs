@@ -88,8 +88,13 @@ impl SourceFlags {
                 .with_context(|| format!("failed to read the folder {} of --from", path.display()))?;
             return Ok(Source::Folder(folder));
         }
-        let config = self.config().await?;
-        let servers = own.servers(&config, access).await?;
+        let (config, servers) = match self.config().await {
+            Ok(config) => {
+                let servers = own.servers(&config, access).await?;
+                (config, servers)
+            }
+            Err(error) => without_variables(own, access).await?.ok_or(error)?,
+        };
         let client = servers.client(&config)?;
         Ok(Source::Api { servers, client })
     }
@@ -107,6 +112,28 @@ impl SourceFlags {
             .await
             .with_context(wrong)
     }
+}
+
+/// What a pod with a service account has that was made while the API lacked default/kubernetes: kubelet gives it no
+/// KUBERNETES_SERVICE_HOST then (`getServiceEnvVarMap` in pkg/kubelet/kubelet_pods.go). `None`: no address of an API server is
+/// known either, and one that kubelet starts later may be given the variables.
+async fn without_variables(
+    own: &ApiAccessFlags,
+    access: StateAccess,
+) -> anyhow::Result<Option<(kube::Config, ApiServers)>> {
+    let Ok(config) = kube::Config::incluster_dns() else {
+        return Ok(None);
+    };
+    let servers = own.servers(&config, access).await?;
+    let known = servers.has_addresses();
+    if known {
+        tracing::warn!(
+            host = %config.cluster_url,
+            "the pod has no KUBERNETES_SERVICE_HOST: the API server must have a certificate for this host, and is tried at the \
+             addresses of api-server and those remembered"
+        );
+    }
+    Ok(known.then_some((config, servers)))
 }
 
 impl Source {

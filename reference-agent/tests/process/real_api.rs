@@ -40,7 +40,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    fn new(programs: &Path, place: &Place, streams: bool) -> Self {
+    fn new(programs: &Path, place: &Place, streams: bool, variables: &[(&str, String)]) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -58,7 +58,7 @@ impl Cluster {
         api.ask(&["apply", "--validate=strict", "-k", deploy]);
         api.apply(world.services().values().chain(world.slices().values()));
         api.apply(&more());
-        let node = node(place, &api);
+        let node = node(place, &api, variables);
         Self {
             _runtime: runtime,
             api,
@@ -153,7 +153,7 @@ fn health_checked_slice(nodes: &[&str]) -> Value {
 }
 
 /// What the kubelet gives a pod: its account's token, variables, and the configuration, as they are in the API.
-fn node(place: &Place, api: &KubeApi) -> Node {
+fn node(place: &Place, api: &KubeApi, variables: &[(&str, String)]) -> Node {
     mount(
         Some("tmpfs"),
         "/run",
@@ -191,12 +191,17 @@ fn node(place: &Place, api: &KubeApi) -> Node {
     assert!(config.contains(&KubeApi::url()), "{config}");
     let file = place.folder.join("agent.yaml");
     fs::write(&file, config).expect("written");
-    let environment = [
-        ("PATH", "/usr/sbin:/usr/bin:/sbin:/bin".to_owned()),
+    let path = [("PATH", "/usr/sbin:/usr/bin:/sbin:/bin".to_owned())];
+    let environment = [&path, variables].concat();
+    Node::in_pod(place, "node", place.cgroup.clone(), &file, &environment)
+}
+
+/// The variables of a pod that is made while the API has default/kubernetes.
+fn of_kubernetes() -> [(&'static str, String); 2] {
+    [
         ("KUBERNETES_SERVICE_HOST", kube_api::KUBERNETES.to_string()),
         ("KUBERNETES_SERVICE_PORT", "443".to_owned()),
-    ];
-    Node::in_pod(place, "node", place.cgroup.clone(), &file, &environment)
+    ]
 }
 
 fn granted() -> BTreeSet<Need> {
@@ -213,7 +218,7 @@ fn of_a_cluster(#[case] streams: bool) {
     let Some(place) = place() else {
         return;
     };
-    let cluster = Cluster::new(&programs, &place, streams);
+    let cluster = Cluster::new(&programs, &place, streams, &of_kubernetes());
     let agent = cluster.start();
     cluster.node.ready();
     cluster.until_served(true, "one");
@@ -264,6 +269,22 @@ fn of_a_cluster(#[case] streams: bool) {
     assert_eq!(streamed, if streams { watched } else { BTreeSet::new() });
 }
 
+#[test]
+fn of_an_agent_that_was_made_while_the_api_lacked_kubernetes() {
+    let Some(programs) = kube_api::programs_or_skip() else {
+        return;
+    };
+    let Some(place) = place() else {
+        return;
+    };
+    let cluster = Cluster::new(&programs, &place, true, &[]);
+    let agent = cluster.start();
+    cluster.node.ready();
+    cluster.until_served(true, "one");
+    agent.end(Signal::SIGTERM);
+    cluster.node.clean_up();
+}
+
 #[rstest]
 #[case::that_streams_lists(true)]
 #[case::that_does_not(false)]
@@ -274,7 +295,7 @@ fn what_a_cluster_refuses_is_named(#[case] streams: bool) {
     let Some(place) = place() else {
         return;
     };
-    let cluster = Cluster::new(&programs, &place, streams);
+    let cluster = Cluster::new(&programs, &place, streams, &of_kubernetes());
     let node = &cluster.node;
     // Only servers that do not stream are asked for lists.
     let asked = granted()
