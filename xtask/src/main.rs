@@ -7,6 +7,7 @@
 //! | `e2e` | the suite against the reference agent |
 //! | `test`, `runner` | every test of the workspace, with root for those that need it |
 //! | `chaos` | seeded faults under load |
+//! | `simulate` | the same faults against the agent's own parts, in simulated time |
 //! | `compare` | the reference agent beside kube-proxy, by random scenarios |
 //! | `kernels` | the real-kernel tests and a lab on other kernels, in virtual machines |
 //! | `ci` | everything that a change must pass, without parts that it can't affect |
@@ -35,6 +36,7 @@ mod mutants;
 mod runner;
 #[cfg(test)]
 mod scripts;
+mod simulate;
 mod soak;
 mod steps;
 mod test;
@@ -65,6 +67,8 @@ enum Command {
     BrandX(mutants::brand_x::Arguments),
     /// Play seeded writes and faults under load, and judge what clients saw
     Chaos(chaos::Arguments),
+    /// Play thousands of schedules of faults against the agent's own parts, in simulated time, without root
+    Simulate(simulate::Arguments),
     /// Play random Services and clients in the reference agent and in kube-proxy side by side, and show their
     /// differences
     Compare(compare::Arguments),
@@ -104,6 +108,7 @@ fn main() -> ExitCode {
         Some(Command::Mutants(arguments)) => mutants::run(&arguments),
         Some(Command::BrandX(arguments)) => mutants::brand_x::run(&arguments),
         Some(Command::Chaos(arguments)) => chaos::run(&arguments),
+        Some(Command::Simulate(arguments)) => simulate::run(&arguments),
         Some(Command::Compare(arguments)) => compare::run(&arguments),
         Some(Command::Kernels(arguments)) => kernels::run(&arguments),
         Some(Command::Ebpf(arguments)) => ebpf::run(&arguments),

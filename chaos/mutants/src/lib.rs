@@ -117,6 +117,7 @@ pub mod numbers_shared;
 pub mod oldest_displaced;
 pub mod one_way;
 pub mod pins_left;
+pub mod plans;
 pub mod pods_masqueraded;
 pub mod policies_misread;
 pub mod ports_confused;

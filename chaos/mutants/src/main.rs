@@ -19,65 +19,36 @@ use kube::Client;
 use lb_loader::Hook;
 use mutants::{
     Mutant,
-    addresses_removed::AddressesRemoved,
     adopted_kept::adopted_kept,
-    affinity_misread::{AffinityMisread, MisreadsAffinity},
-    balancers_owned::BalancersOwned,
-    changed_anew::ChangedAnew,
     choices_forgotten::choices_forgotten,
     conditions_misread::{ConditionsMisread, Misread},
     connections_cut::connections_cut,
     cut_unnoticed::{acting, mute_after_stop, unnoticing},
-    empty_left_out::EmptyLeftOut,
-    endpoints_kept::{EndpointsKept, KeptEndpoints},
-    endpoints_left_out::{EndpointsLeftOut, LeftOut},
-    external_frontends::{Depends, ExternalFrontends},
     failures_forgotten::failures_forgotten,
     flows_flushed::flows_flushed,
     flows_kept::flows_kept,
     foreign_removed,
     forgetful_start::{empty_flows, flows_forgotten, services_forgotten},
     fragments_forgotten::{BPFFS, empty_fragments, fragments_forgotten},
-    frontends_added::{Added, FrontendsAdded},
-    gateway::{self, Gateway},
     growing::{attach_again, growing},
-    hints_misread::{self, HintsMisread},
-    host_once::HostOnce,
-    kubernetes_left_out::KubernetesLeftOut,
-    last_slice_wins::LastSliceWins,
-    locked_out::LockedOut,
     lost_watch::{RemovalsLost, empty_frontends},
-    missed_changes::{Missed, MissedChanges},
-    node_ports_taken::NodePortsTaken,
     numbers_shared::numbers_shared,
-    oldest_displaced::OldestDisplaced,
-    one_way::{OneWay, without_further_servers},
+    one_way::without_further_servers,
     pins_left,
     pods_masqueraded::{PodsMasqueraded, masquerade},
-    policies_misread::{self, PoliciesMisread},
-    ports_confused::{Confused, PortsConfused},
     programs_missing::{self, Missing, programs_missing},
     proxy_name_unread::unread,
     ranges_unknown::RangesUnknown,
-    refill_doubled::RefillDoubled,
-    refill_ignored::RefillIgnored,
     refused_as,
-    replanned::{self, Replanned},
-    restored_by_prefix::RestoredByPrefix,
-    rewritten_ignored::RewrittenIgnored,
     rules_flushed::{flush, rules_flushed},
     shut_out::shut_out,
-    slices_by_name::SlicesByName,
     slices_late::late,
-    slices_misread::{Misreading, SlicesMisread},
     sockets_by_address::sockets_by_address,
     stale_kept::{CGROUP, Overlooked, overlooking},
     starts_twice::starts_twice,
-    terminating_healthy::TerminatingHealthy,
     too_big_dropped::{drop_at, too_big_dropped},
     two_writes::two_writes,
     udp_kept::{Kept, udp_kept},
-    unasked::{Unasked, WithUnasked},
     wide_release::WideRelease,
 };
 use reference_agent::{
@@ -147,36 +118,7 @@ fn main() -> ExitCode {
             source: seams.source,
         })
     };
-    let policies = |misread| {
-        execute(
-            &command,
-            desired(|planner| PoliciesMisread::new(planner, misread)),
-        )
-    };
-    let hints = |misread| execute(&command, desired(|planner| HintsMisread::new(planner, misread)));
-    let kept = |kept| execute(&command, desired(|planner| EndpointsKept::new(planner, kept)));
-    let misread = |misreading| {
-        execute(
-            &command,
-            desired(|planner| SlicesMisread::new(planner, misreading)),
-        )
-    };
-    let conditions = |misread| {
-        execute(
-            &command,
-            desired(|planner| ConditionsMisread::new(planner, misread)),
-        )
-    };
-    let affinity = |misread| {
-        execute(
-            &command,
-            desired(|planner| MisreadsAffinity::new(planner, misread)),
-        )
-    };
-    let missed = |what| execute(&command, desired(|planner| MissedChanges::new(planner, what)));
-    let external = |on| execute(&command, desired(|planner| ExternalFrontends::new(planner, on)));
     let shut_out = |by| execute(&command, datapath(|kernel| shut_out(kernel, by)));
-    let replanned = |change| execute(&command, desired(|planner| Replanned::new(planner, change)));
     let udp_kept = |kept| execute(&command, datapath(move |kernel| udp_kept(kernel, kept)));
     let late = |seconds| {
         execute(
@@ -198,41 +140,10 @@ fn main() -> ExitCode {
             datapath(move |kernel| programs_missing(kernel, missing, detach)),
         )
     };
-    let left_out = |left_out| {
-        execute(
-            &command,
-            desired(|planner| EndpointsLeftOut::new(planner, left_out)),
-        )
-    };
-    let confused = |confused| execute(&command, desired(|planner| PortsConfused::new(planner, confused)));
-    let added = |added| execute(&command, desired(|planner| FrontendsAdded::new(planner, added)));
-    let unasked = |unasked| execute(&command, desired(|planner| WithUnasked::new(planner, unasked)));
+    if let Some(plans) = mutant.plans() {
+        return execute(&command, desired(plans));
+    }
     match mutant {
-        Mutant::PrefixRelease => execute(&command, desired(WideRelease::by_prefix)),
-        Mutant::JoinedKeyRelease => execute(&command, desired(WideRelease::by_joined_key)),
-        Mutant::NameAloneRelease => execute(&command, desired(WideRelease::by_name_alone)),
-        Mutant::AddressRelease => execute(&command, desired(WideRelease::by_address)),
-        Mutant::OutsideRelease => execute(&command, desired(WideRelease::by_prefix_outside)),
-        Mutant::LastSliceWins => execute(&command, desired(LastSliceWins::new)),
-        Mutant::RefillIgnored => execute(&command, desired(RefillIgnored::new)),
-        Mutant::RefillDoubled => execute(&command, desired(RefillDoubled::new)),
-        Mutant::RewrittenIgnored => execute(&command, desired(RewrittenIgnored::new)),
-        Mutant::RestoredByPrefix => execute(&command, desired(RestoredByPrefix::new)),
-        Mutant::KubernetesRefillIgnored => execute(&command, desired(RefillIgnored::of_kubernetes)),
-        Mutant::KubernetesLeftOut => execute(&command, desired(KubernetesLeftOut)),
-        Mutant::EmptiedKept => kept(KeptEndpoints::Emptied),
-        Mutant::LeftKept => kept(KeptEndpoints::Left),
-        Mutant::EmptyLeftOut => execute(&command, desired(EmptyLeftOut::new)),
-        Mutant::EmptyAnswered => {
-            let answered = |planner| Gateway::new(EmptyLeftOut::new(planner), gateway::to_this_node());
-            execute(&command, desired(answered))
-        }
-        Mutant::DeadAnswered => {
-            let answered = |planner| Gateway::new(RangesUnknown(planner), gateway::to_this_node());
-            execute(&command, desired(answered))
-        }
-        Mutant::LockedOut => execute(&command, desired(LockedOut::new)),
-        Mutant::OneWay => execute(&command, desired(OneWay)),
         Mutant::CutUnnoticed => execute(&command, watching(unnoticing)),
         Mutant::StaleKept => stale(Overlooked::All),
         Mutant::StaleLegacyKept => stale(Overlooked::Legacy),
@@ -270,46 +181,15 @@ fn main() -> ExitCode {
             execute(&command, datapath(|kernel| fragments_forgotten(kernel, forget)))
         }
         Mutant::FlowsKept => execute(&command, datapath(flows_kept)),
-        Mutant::UnreadyServed => conditions(Misread::Unready),
-        Mutant::DrainingPreferred => conditions(Misread::Draining),
-        Mutant::TerminatingLeftOut => conditions(Misread::Terminating),
-        Mutant::StoppedServed => conditions(Misread::Stopped),
-        Mutant::ReturningIgnored => conditions(Misread::Returning),
         Mutant::ConnectionsCut => execute(&command, datapath(connections_cut)),
-        Mutant::AffinityIgnored => affinity(AffinityMisread::Ignored),
-        Mutant::AffinityEndless => affinity(AffinityMisread::Endless),
-        Mutant::AffinityLoyal => affinity(AffinityMisread::Loyal),
         Mutant::RepliesUntranslated => without(Missing::Replies),
         Mutant::HostsUnserved => without(Missing::Hosts),
         Mutant::MappedUnserved => without(Missing::Mapped),
-        Mutant::NodesOwnLeftOut => left_out(LeftOut::OfThisNode),
-        Mutant::AloneByUdpLeftOut => left_out(LeftOut::AloneByUdp),
-        Mutant::NodelessLeftOut => left_out(LeftOut::WithoutNode),
-        Mutant::ProtocolsConfused => confused(Confused::Protocols),
-        Mutant::FamiliesConfused => confused(Confused::Families),
-        Mutant::SecondFamilyLeftOut => confused(Confused::SecondFamily),
-        Mutant::FrontendsCrossed => added(Added::Crossed),
-        Mutant::BackendsProxied => added(Added::AtBackends),
-        Mutant::LocalUnasked => unasked(Unasked::Local),
-        Mutant::AffinityUnasked => unasked(Unasked::Affinity),
         Mutant::UdpKept => udp_kept(Kept::All),
         Mutant::UdpSocketsKept => udp_kept(Kept::Sockets),
         Mutant::UdpChoicesKept => udp_kept(Kept::Choices),
         Mutant::OpeningKept => udp_kept(Kept::Opening),
         Mutant::FlowsFlushed => execute(&command, datapath(flows_flushed)),
-        Mutant::NodePortsTaken => execute(&command, desired(NodePortsTaken)),
-        Mutant::BalancersOwned => execute(&command, desired(BalancersOwned)),
-        Mutant::HostOnce => execute(&command, desired(HostOnce::new)),
-        Mutant::DeletedServiceKept => missed(Missed::Deletion),
-        Mutant::FormerPortsKept => missed(Missed::FormerPorts),
-        Mutant::OrphanedSlicesKept => missed(Missed::OrphanedSlices),
-        Mutant::RangesKept => missed(Missed::Ranges),
-        Mutant::BalancersKept => missed(Missed::Balancers),
-        Mutant::ExternalWithBackend => external(Depends::LocalBackend),
-        Mutant::ExternalWithNodePort => external(Depends::NodePort),
-        Mutant::AddressesRemoved => execute(&command, desired(AddressesRemoved::new)),
-        Mutant::TerminatingHealthy => execute(&command, desired(TerminatingHealthy)),
-        Mutant::ChangedAnew => execute(&command, desired(ChangedAnew::new)),
         Mutant::PodsMasqueraded => {
             let pods = |pods: &_| {
                 if let Err(error) = masquerade(pods) {
@@ -317,20 +197,6 @@ fn main() -> ExitCode {
                 }
             };
             execute(&command, desired(|planner| PodsMasqueraded::new(planner, pods)))
-        }
-        Mutant::InternalPolicyIgnored => policies(policies_misread::Misread::InternalIgnored),
-        Mutant::ExternalPolicyIgnored => policies(policies_misread::Misread::ExternalIgnored),
-        Mutant::PoliciesCoupled => policies(policies_misread::Misread::Coupled),
-        Mutant::PoliciesOnce => policies(policies_misread::Misread::Once),
-        Mutant::ExternalPolicyInside => policies(policies_misread::Misread::ExternalInside),
-        Mutant::LocalSourceLost => policies(policies_misread::Misread::SourceLost),
-        Mutant::HintsIgnored => hints(hints_misread::Misread::Ignored),
-        Mutant::PartialHintsCounted => hints(hints_misread::Misread::PartialCounted),
-        Mutant::UnreadyHintsCounted => hints(hints_misread::Misread::UnreadyCounted),
-        Mutant::SlicesByName => execute(&command, desired(SlicesByName::new)),
-        Mutant::PrefixReleaseSlicesByName => {
-            let both = |planner| SlicesByName::new(WideRelease::by_prefix(planner));
-            execute(&command, desired(both))
         }
         Mutant::PrefixReleaseStaleKept => execute(&command, |seams| Seams {
             desired: WideRelease::by_prefix(seams.desired),
@@ -342,16 +208,6 @@ fn main() -> ExitCode {
             datapath: mutants::udp_kept::udp_kept(seams.datapath, Kept::All),
             source: seams.source,
         }),
-        Mutant::SlicesOfAnyNamespace => misread(Misreading::AnyNamespace),
-        Mutant::SlicesByOwnName => misread(Misreading::OwnName),
-        Mutant::FirstLabelKept => misread(Misreading::FirstLabel),
-        Mutant::PortsByNumber => misread(Misreading::PortNumber),
-        Mutant::FirstNumberForAll => misread(Misreading::FirstNumber),
-        Mutant::NullPortsServed => misread(Misreading::NoPorts),
-        Mutant::ServingDecides => misread(Misreading::Serving),
-        Mutant::LastEntryWins => misread(Misreading::LastEntry),
-        Mutant::LastAddressWins => misread(Misreading::LastAddress),
-        Mutant::LeftOneLeftAll => misread(Misreading::LeftOne),
         Mutant::SocketsByAddress => execute(&command, datapath(sockets_by_address)),
         Mutant::FiltersRemoved => {
             let greedy = |kernel| foreign_removed::greedy(kernel, foreign_removed::filters);
@@ -363,11 +219,7 @@ fn main() -> ExitCode {
         Mutant::SlicesLate20 => late(20),
         Mutant::RefusedEperm => refused(refused_as::EPERM),
         Mutant::RefusedEhostunreach => refused(refused_as::EHOSTUNREACH),
-        Mutant::TargetPortsServed => replanned(replanned::target_ports_served),
-        Mutant::BalancersUnreserved => replanned(replanned::balancers_unreserved),
-        Mutant::SilentOutside => replanned(replanned::silent_outside),
         Mutant::TooBigDropped => execute(&command, datapath(|kernel| too_big_dropped(kernel, drop_at))),
-        Mutant::ClosedPortsDropped => replanned(replanned::closed_ports_dropped),
         Mutant::ServicesForgotten => execute(&command, datapath(services_forgotten)),
         Mutant::FlowsForgotten => {
             let forget = || drop(empty_flows(Path::new(BPFFS)));
@@ -383,7 +235,6 @@ fn main() -> ExitCode {
             execute(&command, datapath(|kernel| rules_flushed(kernel, flush)))
         }
         Mutant::WipeUnnoticed => execute(&command, |seams| seams),
-        Mutant::OldestDisplaced => execute(&command, desired(OldestDisplaced::new)),
         Mutant::FailuresForgotten => execute(&command, datapath(failures_forgotten)),
         Mutant::TwoWrites => execute(&command, datapath(two_writes)),
         Mutant::LostWatchForgets => {
@@ -413,6 +264,7 @@ fn main() -> ExitCode {
         }
         Mutant::CleanupForgets if matches!(command, cli::Command::Cleanup { .. }) => ExitCode::SUCCESS,
         Mutant::CleanupForgets => execute(&command, |seams| seams),
+        _ => unreachable!("{mutant:?} is put together by its plans"),
     }
 }
 

@@ -141,8 +141,9 @@ impl Source {
     pub(super) fn feeds(self, service_cidrs: bool, reports: &Reports) -> Vec<Feed> {
         match self {
             Self::Api { client, .. } => {
-                let mut feeds = reflect::feeds(&client, reports);
-                feeds.extend(service_cidrs.then(|| reflect::service_cidrs(&client, reports)));
+                let mut random = rand::rng();
+                let mut feeds = reflect::feeds(&client, reports, &mut random);
+                feeds.extend(service_cidrs.then(|| reflect::service_cidrs(&client, reports, &mut random)));
                 feeds
             }
             Self::Folder(folder) => vec![folder.feed(reports)],

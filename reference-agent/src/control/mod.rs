@@ -69,6 +69,29 @@ pub trait DesiredState: Send {
     fn model(&self) -> &Model;
 }
 
+/// One whose type is chosen at run time.
+impl<D: DesiredState + ?Sized> DesiredState for Box<D> {
+    fn apply(&mut self, event: Event) -> Dirty {
+        (**self).apply(event)
+    }
+
+    fn plan_service(&self, service: ObjectId) -> ServicePlan {
+        (**self).plan_service(service)
+    }
+
+    fn plan_api_access(&self, service: ObjectId) -> ServicePlan {
+        (**self).plan_api_access(service)
+    }
+
+    fn scale(&self) -> Option<Scale> {
+        (**self).scale()
+    }
+
+    fn model(&self) -> &Model {
+        (**self).model()
+    }
+}
+
 /// The production agent's desired state: the API's objects, planned for one node.
 #[derive(Debug, Default)]
 pub struct Planner {

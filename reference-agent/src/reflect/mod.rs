@@ -36,6 +36,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::{core::v1, discovery::v1 as discovery, networking::v1 as networking};
 use kube::{Client, api::ApiResource};
+use rand::{Rng, SeedableRng as _, rngs::StdRng};
 use serde_json::Value;
 
 pub use self::watch::reflect;
@@ -163,21 +164,21 @@ fn balanced() -> String {
     format!("!{},!{HEADLESS}", decode::SERVICE_PROXY_NAME)
 }
 
-/// Watches of the kinds that plans are made of.
-pub fn feeds(client: &Client, reports: &Reports) -> Vec<Feed> {
+/// Watches of the kinds that plans are made of. `random`: seeds what keeps the tries of agents apart.
+pub fn feeds(client: &Client, reports: &Reports, random: &mut impl Rng) -> Vec<Feed> {
     vec![
-        feed::<Service>(client, reports),
-        feed::<Slice>(client, reports),
-        feed::<Node>(client, reports),
+        feed::<Service>(client, reports, random),
+        feed::<Slice>(client, reports, random),
+        feed::<Node>(client, reports, random),
     ]
 }
 
-/// The watch of ServiceCIDRs.
-pub fn service_cidrs(client: &Client, reports: &Reports) -> Feed {
-    feed::<ServiceCidr>(client, reports)
+/// The watch of ServiceCIDRs, as [`feeds`].
+pub fn service_cidrs(client: &Client, reports: &Reports, random: &mut impl Rng) -> Feed {
+    feed::<ServiceCidr>(client, reports, random)
 }
 
-fn feed<T: Reflected>(client: &Client, reports: &Reports) -> Feed {
-    let (client, reports) = (client.clone(), reports.clone());
-    Feed::new(|events| reflect::<T>(client, events, reports))
+fn feed<T: Reflected>(client: &Client, reports: &Reports, random: &mut impl Rng) -> Feed {
+    let (client, reports, random) = (client.clone(), reports.clone(), StdRng::from_rng(random));
+    Feed::new(|events| reflect::<T>(client, events, reports, random))
 }

@@ -12,6 +12,7 @@ use kube::{
     api::{ListParams, WatchParams},
     core::WatchEvent,
 };
+use rand::{Rng as _, rngs::StdRng};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -37,10 +38,10 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// Annotation of a slice: the time of the change that caused it.
 const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
-/// Watches one kind until the queue of events is closed.
-pub async fn reflect<T: Reflected>(client: Client, events: EventSender, reports: Reports) {
+/// Watches one kind until the queue of events is closed. `random`: keeps the tries of agents apart.
+pub async fn reflect<T: Reflected>(client: Client, events: EventSender, reports: Reports, random: StdRng) {
     let closed = events.clone();
-    let reflector = Reflector::<T>::new(client, events, reports);
+    let reflector = Reflector::<T>::new(client, events, reports, random);
     tokio::select! {
         () = closed.closed() => {}
         Closed = reflector.run() => {}
@@ -67,13 +68,14 @@ struct Reflector<T> {
     /// The version at which the next watch begins; `None`: a list comes first.
     version: Option<String>,
     delay: Duration,
+    random: StdRng,
     /// Whether the acceptance of a watch counts as an answer: something came since the last one.
     may_count_accepted: bool,
     of: std::marker::PhantomData<fn() -> T>,
 }
 
 impl<T: Reflected> Reflector<T> {
-    fn new(client: Client, events: EventSender, reports: Reports) -> Self {
+    fn new(client: Client, events: EventSender, reports: Reports, random: StdRng) -> Self {
         let resource = T::resource();
         Self {
             api: Api::all_with(client, &resource),
@@ -84,6 +86,7 @@ impl<T: Reflected> Reflector<T> {
             streams: Streams::Yes,
             version: None,
             delay: RETRY_FIRST,
+            random,
             may_count_accepted: true,
             of: std::marker::PhantomData,
         }
@@ -129,7 +132,7 @@ impl<T: Reflected> Reflector<T> {
         if list {
             self.version = None;
         }
-        let pause = self.delay.mul_f64(rand::random_range(0.5..=1.0));
+        let pause = self.delay.mul_f64(self.random.random_range(0.5..=1.0));
         tracing::warn!(kind, %error, ?pause, list, "the watch failed");
         tokio::time::sleep(pause).await;
         self.delay = (self.delay * 2).min(RETRY_LIMIT);

@@ -161,6 +161,19 @@ impl<B: DesiredState> World<B> {
         self.control.deadline().is_none()
     }
 
+    /// One round at this time: writes what is to be written, and retries what is due.
+    pub fn round(&mut self, now: Instant) {
+        let plan = self.planned();
+        let has_failed = !self.control.troubles().is_empty();
+        let maps = self.maps_mut();
+        maps.expect(&plan);
+        if has_failed {
+            maps.permit_removals();
+        }
+        self.now = now;
+        self.control.reconcile(now);
+    }
+
     /// Lets time pass, and retries what is due.
     pub fn wait(&mut self, time: Duration) {
         self.now += time;

@@ -59,6 +59,11 @@ impl<M: LbMaps> Witness<M> {
             .collect();
     }
 
+    /// Permits that backends are removed which a plan has: a write of that plan has failed, and its next try puts them again.
+    pub fn permit_removals(&mut self) {
+        self.serving.clear();
+    }
+
     /// States that were neither as before nor as planned, one sentence each.
     pub fn violations(&self) -> &[String] {
         &self.violations

@@ -14,6 +14,7 @@ use axum::{
     routing::get,
 };
 use futures::StreamExt;
+use rand::{SeedableRng as _, rngs::StdRng};
 use reference_agent::{
     api_access::ApiServers,
     feed::{self, Arrival},
@@ -164,7 +165,12 @@ pub(crate) async fn reported(
     let servers = ApiServers::new(&config, &[], None).await.expect("a server");
     let client = servers.client(&config).expect("a client");
     let (sender, mut receiver) = feed::queue();
-    let reflector = tokio::spawn(reflect::reflect::<Slice>(client, sender, reports.clone()));
+    let reflector = tokio::spawn(reflect::reflect::<Slice>(
+        client,
+        sender,
+        reports.clone(),
+        StdRng::seed_from_u64(1),
+    ));
     let mut seen = Vec::new();
     let collected = tokio::time::timeout(LIMIT, async {
         while let Some(Arrival { event, .. }) = receiver.recv().await {

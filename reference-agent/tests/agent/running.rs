@@ -125,8 +125,8 @@ impl Control {
 
 fn parts(client: &Client, node: &Node, listener: TcpListener) -> Parts<Planner, NodeDatapath> {
     let reports = Reports::new(None);
-    let mut feeds = reflect::feeds(client, &reports);
-    feeds.push(reflect::service_cidrs(client, &reports));
+    let mut feeds = reflect::feeds(client, &reports, &mut rand::rng());
+    feeds.push(reflect::service_cidrs(client, &reports, &mut rand::rng()));
     feeds.push(Feed::new(|events: EventSender| async move {
         events
             .send(Event::Host(Host::default()))

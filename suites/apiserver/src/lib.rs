@@ -16,7 +16,7 @@
 //! Guarantees: one global resourceVersion; every watcher gets all changes of its kind in the order of these versions, or 410;
 //! objects read as upstream would show them; every buffer is bounded (see [`Config`]).
 //!
-//! [`Proxy`] applies the same faults to clients of Kubernetes' own API server.
+//! [`InMemory`] is one for clients of the same process. [`Proxy`] applies the same faults to clients of Kubernetes' own API server.
 //!
 //! Modules import in one direction: `status` (errors), `respond` (responses) and `kinds` (defaults and validation of each
 //! kind) are at the bottom; `patch/`, `server_side_apply/` (server-side apply), `selector` and `printers/` use them; `store/` (objects,
@@ -29,6 +29,7 @@ mod config;
 mod discovery;
 pub mod faults;
 mod http;
+mod in_memory;
 mod kinds;
 pub mod kubelet;
 mod openapi;
@@ -48,6 +49,7 @@ mod store;
 pub use auth::{Auth, new_token};
 pub use config::{Config, ConfigError};
 pub use faults::Faults;
+pub use in_memory::InMemory;
 pub use pki::{Pki, PkiError, kubeconfig, write_kubeconfig};
 pub use proxy::{Keys, Proxy, ProxyError};
 pub use replica::{Replica, ReplicaConfig};

@@ -1,6 +1,11 @@
 //! Connections: accept, TLS, HTTP/1.1 and HTTP/2, an orderly end.
 
-use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use hyper::{Request, body::Incoming, service::service_fn};
 use hyper_util::{
@@ -8,7 +13,12 @@ use hyper_util::{
     server::conn::auto::Builder,
 };
 use socket2::{SockRef, TcpKeepalive};
-use tokio::{net::TcpStream, sync::Semaphore, task::JoinSet};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    sync::Semaphore,
+    task::JoinSet,
+};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
@@ -123,22 +133,31 @@ async fn connection(
         Ok(Err(error)) => return tracing::debug!(%peer, %error, "failed to shake hands"),
         Err(_) => return tracing::debug!(%peer, "no TLS handshake in time"),
     };
+    if let Err(error) = answer(api, stream, peer.ip(), shutdown).await {
+        tracing::debug!(%peer, %error, "connection ended");
+    }
+}
+
+/// Answers the requests of a connection until it ends, or until those under way at `shutdown` have been answered.
+pub(crate) async fn answer(
+    api: Api,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    source: IpAddr,
+    shutdown: CancellationToken,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let service = service_fn(move |request: Request<Incoming>| {
         let api = api.clone();
-        async move { Ok::<_, Infallible>(api.answer(request, peer.ip()).await) }
+        async move { Ok::<_, Infallible>(api.answer(request, source).await) }
     });
     let builder = builder();
     let serving = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     tokio::pin!(serving);
-    let ended = tokio::select! {
+    tokio::select! {
         ended = serving.as_mut() => ended,
         () = shutdown.cancelled() => {
             serving.as_mut().graceful_shutdown();
             serving.await
         }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%peer, %error, "connection ended");
     }
 }
 

@@ -18,6 +18,7 @@ use http_body_util::StreamBody;
 use hyper::body::Frame;
 use kube::client::{Body, Client};
 use mutants::cut_unnoticed::{acting, mute_after_stop, unnoticing};
+use rand::{SeedableRng as _, rngs::StdRng};
 use reference_agent::{
     feed::{Arrival, queue},
     model::{Event, Slice},
@@ -90,7 +91,12 @@ fn server(end: End) -> Client {
 /// The slices of which an agent has got events after a long time.
 async fn received(client: Client) -> BTreeSet<String> {
     let (sender, mut arrivals) = queue();
-    let reflector = tokio::spawn(reflect::<Slice>(client, sender, Reports::new(None)));
+    let reflector = tokio::spawn(reflect::<Slice>(
+        client,
+        sender,
+        Reports::new(None),
+        StdRng::seed_from_u64(1),
+    ));
     let mut received = BTreeSet::new();
     let receive = async {
         while let Some(Arrival { event, .. }) = arrivals.recv().await {

@@ -29,11 +29,11 @@ const CUT: Duration = Duration::from_millis(500);
 const TRUNCATED: usize = 3000;
 const SLOW: u32 = 4096;
 /// By how many versions the resourceVersion jumps.
-const JUMP: u32 = 1000;
+pub const JUMP: u32 = 1000;
 /// One of so many writes to the kernel fails.
-const FAILING: NonZeroU32 = NonZeroU32::new(4).unwrap();
+pub const FAILING: NonZeroU32 = NonZeroU32::new(4).unwrap();
 /// From one kill of a crash loop to the next.
-const CRASHES: Duration = Duration::from_millis(700);
+pub const CRASHES: Duration = Duration::from_millis(700);
 /// What is left over until the end of a run ends by itself then, later than any run.
 const EXPIRES: Duration = Duration::from_secs(1800);
 /// After a third party has removed an implementation's state, all is exact again so much later than after other faults at most
@@ -145,9 +145,11 @@ pub async fn make(cx: &Context, fault: &Fault) -> Result<Made, Halt> {
     Ok(Made { disturbance, left })
 }
 
-async fn api(cx: &Context, kind: FaultKind, nodes: &[String], lasts: Duration) -> Result<(), Halt> {
+/// What a fault of the API does to answers; `None`: it is another one.
+#[must_use]
+pub fn answers(kind: FaultKind) -> Option<Answers> {
     let refuse = |refusal, retry_after| Answers::Refuse { refusal, retry_after };
-    let fault = match kind {
+    Some(match kind {
         FaultKind::WatchesCut => Answers::CutWatches { after: CUT },
         FaultKind::EventsDelayed => Answers::DelayEvents { by: DELAY },
         FaultKind::EventsDropped => Answers::DropEvents,
@@ -159,11 +161,18 @@ async fn api(cx: &Context, kind: FaultKind, nodes: &[String], lasts: Duration) -
             bytes_per_second: SLOW,
         },
         FaultKind::ListsTruncated => Answers::TruncateBodies { after: TRUNCATED },
-        FaultKind::VersionsJump => {
+        _ => return None,
+    })
+}
+
+async fn api(cx: &Context, kind: FaultKind, nodes: &[String], lasts: Duration) -> Result<(), Halt> {
+    let fault = match (answers(kind), kind) {
+        (Some(fault), _) => fault,
+        (None, FaultKind::VersionsJump) => {
             cx.fault("the resourceVersion jumps");
             return Ok(cx.cluster().control_plane()?.jump_versions(JUMP).await?);
         }
-        _ => {
+        (None, _) => {
             let servers = cx.cluster().control_plane()?.servers().await?;
             let server = servers.first().map_or(1, |server| server.number);
             let how = Stop::Kill;

@@ -6,14 +6,13 @@ use std::{
     time::Duration,
 };
 
-use cluster::{Capability, Family};
+use cluster::Capability;
 use harness::{
     context::Context,
     destination::Destination,
     frontends::{balancers, node_addresses},
     history::now_us,
-    names::Key,
-    objects::{MANAGER, annotation},
+    objects::annotation,
     pods::{Backend, serve},
     verdict::Halt,
     waiting::{Within, eventually},
@@ -25,38 +24,18 @@ use oracle::{
 use serde_json::{Value, json};
 
 use super::{
-    schedule::{BACKENDS, Condition, HOMES, NODE_PORTS, Namespace, Service, Slice, home},
+    schedule::{BACKENDS, NODE_PORTS, Namespace},
+    shapes::{PORT, Shapes, TARGETS, TRANSPORTS, target},
     words,
     world::{BALANCED, Call, Front, World},
 };
 
-/// Port of every Service.
-const PORT: u16 = 7480;
-/// The first port of backends: see [`target`].
-const TARGETS: u16 = 8001;
-/// The transports by which every frontend is dialled.
-pub(super) const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Udp];
-
-/// Where backends listen for a Service. Those whose names are the beginnings of each other share a port, and so do those whose names are
-/// equal: what is released, or found, by such a name then takes an endpoint of another.
-fn target(service: u8) -> u16 {
-    match HOMES[usize::from(service)].0 {
-        Namespace::Prefixes => TARGETS,
-        Namespace::First | Namespace::Second => TARGETS + 1,
-    }
-}
-
 /// The objects, and the states that frontends have had.
 pub(super) struct Staged<'a> {
     cx: &'a Context,
-    family: Family,
-    namespaces: BTreeMap<Namespace, String>,
+    shapes: Shapes,
     backends: Vec<Backend>,
     world: World,
-    /// Cluster IPs by Service: those that are created again get theirs back.
-    cluster_ips: BTreeMap<u8, IpAddr>,
-    node_ports: Vec<u16>,
-    balancer: Option<IpAddr>,
     /// States of each frontend so far.
     states: BTreeMap<Front, Vec<Times>>,
 }
@@ -115,15 +94,22 @@ impl<'a> Staged<'a> {
             json!({ "name": name, "namespace": prefixes, "node": node, "args": args })
         };
         let pods: Vec<Value> = (0..BACKENDS).map(pod).collect();
+        let backends = cx.backends(&pods).await?;
+        let endpoints = backends.iter().map(|backend| backend.endpoint(family, true));
+        let capabilities = &cx.cluster().describe().capabilities;
         let mut staged = Self {
             cx,
-            family,
-            namespaces,
-            backends: cx.backends(&pods).await?,
+            shapes: Shapes {
+                family,
+                namespaces,
+                cluster_ips: BTreeMap::new(),
+                node_ports: Vec::new(),
+                is_balanced: capabilities.contains(&Capability::LoadBalancerAddresses),
+                balancer: None,
+                endpoints: endpoints.collect::<Result<_, Halt>>()?,
+            },
+            backends,
             world: World::default(),
-            cluster_ips: BTreeMap::new(),
-            node_ports: Vec::new(),
-            balancer: None,
             states: BTreeMap::new(),
         };
         let first = World::first();
@@ -140,7 +126,7 @@ impl<'a> Staged<'a> {
         for call in services.chain(slices) {
             staged.call(&call).await?;
         }
-        staged.balancer = staged.balanced().await?;
+        staged.shapes.balancer = staged.balanced().await?;
         // What came before the control is history.
         for states in staged.states.values_mut() {
             states.drain(..states.len() - 1);
@@ -155,26 +141,21 @@ impl<'a> Staged<'a> {
 
     /// The address that a load balancer controller gives.
     async fn balanced(&self) -> Result<Option<IpAddr>, Halt> {
-        if !self.is_balanced() {
+        if !self.shapes.is_balanced {
             return Ok(None);
         }
-        let key = self.service_key(BALANCED);
+        let key = self.shapes.service_key(BALANCED);
         let within = Within::from_now(self.cx.limits().service);
         eventually(
             "the Service has the address of a load balancer",
             within,
             async || {
                 let service = self.cx.objects().get(&key).await?;
-                Ok(balancers(&service, self.family).first().copied())
+                Ok(balancers(&service, self.shapes.family).first().copied())
             },
         )
         .await
         .map(Some)
-    }
-
-    fn is_balanced(&self) -> bool {
-        let capabilities = &self.cx.cluster().describe().capabilities;
-        capabilities.contains(&Capability::LoadBalancerAddresses)
     }
 
     /// Makes a call, and notes what it changes.
@@ -185,7 +166,7 @@ impl<'a> Staged<'a> {
         let since = u64::try_from(at.as_micros()).unwrap_or(u64::MAX);
         let done_us = now_us().saturating_sub(since).max(sent_us);
         let next = self.world.after(call);
-        for front in World::fronts(self.is_balanced()) {
+        for front in World::fronts(self.shapes.is_balanced) {
             let serves: Vec<(u8, u8)> = next.serves(front).into_iter().collect();
             let states = self.states.entry(front).or_default();
             if states.last().is_none_or(|last| last.serves != serves) {
@@ -211,48 +192,51 @@ impl<'a> Staged<'a> {
                 to,
                 is_new: true,
             } => {
-                let written = objects.create(&self.service(*service, to)).await?;
+                let written = objects.create(&self.shapes.service(*service, to)).await?;
                 let text = written.object["spec"]["clusterIP"].as_str().unwrap_or_default();
                 let address = text
                     .parse()
                     .map_err(|_| Halt::Harness(format!("{} has no cluster IP but {text:?}", written.key)))?;
-                self.cluster_ips.insert(*service, address);
+                self.shapes.cluster_ips.insert(*service, address);
                 if let Some(port) = to.node_port
-                    && self.node_ports.len() <= usize::from(port)
+                    && self.shapes.node_ports.len() <= usize::from(port)
                 {
                     let assigned = written.object["spec"]["ports"][0]["nodePort"].as_u64();
                     let assigned = assigned.and_then(|port| u16::try_from(port).ok());
-                    self.node_ports.push(
+                    self.shapes.node_ports.push(
                         assigned.ok_or_else(|| Halt::Harness(format!("{} has no node port", written.key)))?,
                     );
                 }
                 written
             }
             Call::Service { service, to, .. } => {
-                let mut spec = self.service(*service, to)["spec"].take();
+                let mut spec = self.shapes.service(*service, to)["spec"].take();
                 // Immutable, and the same.
                 if let Some(fields) = spec.as_object_mut() {
                     fields.remove("clusterIP");
                 }
                 objects
-                    .patch(&self.service_key(*service), json!({ "spec": spec }))
+                    .patch(&self.shapes.service_key(*service), json!({ "spec": spec }))
                     .await?
             }
             Call::Annotate(service) => {
                 let at = now_us().to_string();
                 objects
-                    .patch(&self.service_key(*service), annotation("plumbline/chaos", &at))
+                    .patch(
+                        &self.shapes.service_key(*service),
+                        annotation("plumbline/chaos", &at),
+                    )
                     .await?
             }
-            Call::DeleteService(service) => objects.delete(&self.service_key(*service)).await?,
+            Call::DeleteService(service) => objects.delete(&self.shapes.service_key(*service)).await?,
             Call::Slice {
                 slice,
                 to,
                 is_new: true,
-            } => objects.create(&self.slice(*slice, to)?).await?,
+            } => objects.create(&self.shapes.slice(*slice, to)).await?,
             Call::Slice { slice, to, .. } => {
-                let object = self.slice(*slice, to)?;
-                let key = self.slice_key(*slice);
+                let object = self.shapes.slice(*slice, to);
+                let key = self.shapes.slice_key(*slice);
                 let moves = self
                     .world
                     .slices
@@ -271,91 +255,9 @@ impl<'a> Staged<'a> {
                         .await?
                 }
             }
-            Call::DeleteSlice(slice) => objects.delete(&self.slice_key(*slice)).await?,
+            Call::DeleteSlice(slice) => objects.delete(&self.shapes.slice_key(*slice)).await?,
         };
         Ok(written.at.elapsed())
-    }
-
-    fn namespace(&self, namespace: Namespace) -> &str {
-        &self.namespaces[&namespace]
-    }
-
-    fn service_key(&self, service: u8) -> Key {
-        let (namespace, name) = HOMES[usize::from(service)];
-        Key::service(self.namespace(namespace), name)
-    }
-
-    fn slice_key(&self, slice: u8) -> Key {
-        Key::slice(self.namespace(home(slice).0), &words::slice_name(slice))
-    }
-
-    fn service(&self, number: u8, service: &Service) -> Value {
-        let (namespace, name) = HOMES[usize::from(number)];
-        let node_port = service
-            .node_port
-            .and_then(|port| self.node_ports.get(usize::from(port)));
-        let is_balanced = number == BALANCED && self.is_balanced();
-        let kind = match service.node_port {
-            _ if is_balanced => "LoadBalancer",
-            Some(_) => "NodePort",
-            None => "ClusterIP",
-        };
-        let port = |transport: Transport| {
-            let protocol = oracle::finding::transport(transport);
-            json!({
-                "name": protocol.to_lowercase(), "protocol": protocol, "port": PORT,
-                "targetPort": target(number), "nodePort": node_port,
-            })
-        };
-        json!({
-            "apiVersion": "v1", "kind": "Service",
-            "metadata": { "name": name, "namespace": self.namespace(namespace) },
-            "spec": {
-                "type": kind,
-                "clusterIP": self.cluster_ips.get(&number),
-                "ipFamilies": [self.family.to_string()],
-                "ports": TRANSPORTS.map(port),
-                "allocateLoadBalancerNodePorts": is_balanced.then_some(false),
-                "loadBalancerIP": self.balancer.filter(|_| is_balanced),
-            },
-        })
-    }
-
-    fn slice(&self, number: u8, slice: &Slice) -> Result<Value, Halt> {
-        let (namespace, _) = home(number);
-        let labels = json!({
-            "kubernetes.io/service-name": HOMES[usize::from(slice.of)].1,
-            "endpointslice.kubernetes.io/managed-by": MANAGER,
-        });
-        let port = |transport: Transport| {
-            let protocol = oracle::finding::transport(transport);
-            json!({
-                "name": protocol.to_lowercase(), "protocol": protocol, "port": target(slice.of),
-            })
-        };
-        let endpoints = match &slice.endpoints {
-            None => Value::Null,
-            Some(all) => {
-                let mut listed = Vec::new();
-                for endpoint in all {
-                    let is_ready = endpoint.condition == Condition::Ready;
-                    let mut one =
-                        self.backends[usize::from(endpoint.backend)].endpoint(self.family, is_ready)?;
-                    if endpoint.condition == Condition::Terminating {
-                        one["conditions"] = json!({ "ready": false, "serving": true, "terminating": true });
-                    }
-                    listed.push(one);
-                }
-                listed.into()
-            }
-        };
-        Ok(json!({
-            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": self.family.to_string(),
-            "metadata": {
-                "name": words::slice_name(number), "namespace": self.namespace(namespace), "labels": labels,
-            },
-            "endpoints": endpoints, "ports": TRANSPORTS.map(port),
-        }))
     }
 
     /// Everything that clients dial.
@@ -369,15 +271,15 @@ impl<'a> Staged<'a> {
                 node: node.cloned(),
             }));
         };
-        for (service, ip) in &self.cluster_ips {
+        for (service, ip) in &self.shapes.cluster_ips {
             add(Front::ClusterIp(*service), *ip, PORT, None);
         }
-        for (number, port) in (0..NODE_PORTS).zip(&self.node_ports) {
-            for (node, ip) in node_addresses(self.cx, self.family) {
+        for (number, port) in (0..NODE_PORTS).zip(&self.shapes.node_ports) {
+            for (node, ip) in node_addresses(self.cx, self.shapes.family) {
                 add(Front::NodePort(number), ip, *port, Some(&node));
             }
         }
-        if let Some(ip) = self.balancer {
+        if let Some(ip) = self.shapes.balancer {
             add(Front::LoadBalancer(BALANCED), ip, PORT, None);
         }
         all

@@ -73,8 +73,8 @@ pub(super) fn prepare_create(service: &mut Value, config: &Config) {
 
 pub(super) fn prepare_update(new: &mut Value, old: &Value, config: &Config) {
     defaults(new);
-    normalize_cluster_ips(new, Some(old));
     carry_over(new, old);
+    normalize_cluster_ips(new, Some(old));
     trim_families(new, old);
     drop_what_the_type_lost(new, old);
     default_families(new, config);
@@ -199,11 +199,13 @@ fn carry_over(new: &mut Value, old: &Value) {
     let (new_type, old_type) = (service_type(new), service_type(old));
     if new_type.needs_cluster_ip() && old_type.needs_cluster_ip() {
         let blank = |field: &str, value: &Value| value["spec"].get(field).is_none();
-        if blank("clusterIP", new) && blank("clusterIPs", new) {
-            for field in ["clusterIP", "clusterIPs"] {
-                if let Some(value) = old["spec"].get(field) {
-                    new["spec"][field] = value.clone();
-                }
+        for field in ["clusterIP", "clusterIPs"] {
+            let is_same = new["spec"].get("clusterIP") == old["spec"].get("clusterIP");
+            if let Some(value) = old["spec"].get(field)
+                && blank(field, new)
+                && (field == "clusterIP" || is_same)
+            {
+                new["spec"][field] = value.clone();
             }
         }
         for field in ["ipFamilyPolicy", "ipFamilies"] {

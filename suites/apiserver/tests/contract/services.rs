@@ -203,6 +203,15 @@ async fn addresses_are_kept_over_updates_and_freed_by_deletion() {
     let path = format!("{}/first", server.path("services"));
     let (_, replaced) = server.raw("PUT", &path, "application/json", &manifest).await;
     assert_eq!(replaced["spec"]["clusterIP"], address);
+    // And so does one with the address, of a client that does not know the list.
+    let spec = json!({"clusterIP": address, "ports": [{"port": 82}]});
+    let manifest = json!({"metadata": {"name": "first"}, "spec": spec}).to_string();
+    let (code, replaced) = server.raw("PUT", &path, "application/json", &manifest).await;
+    assert_eq!(
+        (code, &replaced["spec"]["clusterIPs"]),
+        (200, &json!([address])),
+        "{replaced}"
+    );
     let other = json!({"spec": {"clusterIP": "10.96.250.250", "clusterIPs": ["10.96.250.250"]}});
     let (code, status) = server.patch("services", "first", "merge-patch", &other).await;
     assert_eq!(

@@ -1,0 +1,128 @@
+//! What must hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use oracle::{finding, history::Transport};
+use reference_agent::{
+    model::{Event, Node, Service, Slice},
+    plan::{self, Perspective},
+    reflect::Reflected,
+    resolve,
+    testing::{api_state::ApiState, objects::address},
+};
+use scenarios::chaos::{
+    shapes::{PORT, TRANSPORTS, target},
+    world::{Front, World},
+};
+use serde_json::Value;
+
+use crate::{
+    agent::{Agent, beginning},
+    api::{Api, backend},
+};
+
+/// What has been unlawful of the writes of an agent since its start.
+pub(crate) fn unlawful(agent: &Agent) -> Vec<String> {
+    let maps = agent.world.maps();
+    let violations = agent.world.memory().violations().iter();
+    violations
+        .chain(maps.violations())
+        .map(ToString::to_string)
+        .collect()
+}
+
+/// The maps are the plan from scratch of these objects.
+pub(crate) fn planned(
+    agent: &Agent,
+    objects: &ApiState,
+    of: &str,
+    perspective: &Perspective,
+) -> Result<(), String> {
+    let fresh = objects.fresh(perspective);
+    let (found, defects) = resolve::resolve(&agent.world.contents());
+    if let Some(defect) = defects.first() {
+        return Err(format!("a defect of the maps: {defect:?}"));
+    }
+    let expected = plan::resolve(&fresh.plan);
+    let frontends: BTreeSet<_> = expected.keys().chain(found.keys()).collect();
+    for frontend in frontends {
+        let (expected, found) = (expected.get(frontend), found.get(frontend));
+        if expected != found {
+            return Err(format!(
+                "{frontend}: expected from scratch, of {of}: {expected:?}; found in the maps: {found:?}"
+            ));
+        }
+    }
+    let contents = agent.world.contents();
+    let found: BTreeMap<_, _> = contents
+        .addresses
+        .iter()
+        .map(|&(address, flags)| (address.into(), flags))
+        .collect();
+    let expected = plan::addresses(&fresh.plan);
+    if expected != found {
+        return Err(format!(
+            "addresses: expected from scratch, of {of}: {expected:?}; found in the maps: {found:?}"
+        ));
+    }
+    Ok(())
+}
+
+/// The API's objects, and what an agent is told besides.
+pub(crate) fn objects(api: &Api) -> ApiState {
+    let mut state = ApiState::default();
+    beginning().iter().for_each(|event| state.take(event));
+    for object in api.objects() {
+        let event = match object["kind"].as_str() {
+            Some("Service") => decoded::<Service>(object).map(Event::ServiceApplied),
+            Some("EndpointSlice") => decoded::<Slice>(object).map(Event::SliceApplied),
+            _ => decoded::<Node>(object).map(Event::NodeApplied),
+        };
+        event.iter().for_each(|event| state.take(event));
+    }
+    state
+}
+
+fn decoded<T: Reflected>(object: &Value) -> Option<T> {
+    T::decode(object).ok().map(|decoded| decoded.object)
+}
+
+/// Each frontend serves what the schedule's model of the API says.
+pub(crate) fn served(agent: &Agent, api: &Api) -> Result<(), String> {
+    let served = agent.world.served();
+    for front in World::fronts(false) {
+        for transport in TRANSPORTS {
+            let at = at(front, transport, api);
+            let expected: BTreeSet<_> = api
+                .world
+                .serves(front)
+                .into_iter()
+                .map(|(service, number)| (backend(number), target(service)))
+                .collect();
+            let found = served.get(&address(&at)).into_iter().flatten();
+            let found: BTreeSet<_> = found.map(|one| (one.address, one.port)).collect();
+            if expected != found {
+                return Err(format!(
+                    "{front} ({at}): expected, as the API has it, {expected:?}; found in the maps: {found:?}"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where a frontend is, as the maps name it.
+fn at(front: Front, transport: Transport, api: &Api) -> String {
+    let protocol = finding::transport(transport);
+    match front {
+        Front::ClusterIp(service) | Front::LoadBalancer(service) => {
+            format!("{protocol} {}:{PORT}", api.shapes.cluster_ips[&service])
+        }
+        Front::NodePort(number) => {
+            format!(
+                "{protocol} 0.0.0.0:{}",
+                api.shapes.node_ports[usize::from(number)]
+            )
+        }
+    }
+}
