@@ -39,6 +39,8 @@ const EVERY: Duration = Duration::from_secs(2);
 Examples:
   cargo xtask simulate                          # 1,000 schedules of a minute
   cargo xtask simulate --seeds 1..10001
+  cargo xtask simulate --mutant prefix-release  # a known bug, found and shrunk
+  cargo xtask simulate --mutants --seeds 1..21  # how many seeds each takes
   cargo xtask simulate --schedule target/plumbline/simulation/seed-7.json
 Exit codes: 0 the law holds, 1 it is broken, 2 could not run.")]
 struct Arguments {
@@ -54,6 +56,11 @@ struct Arguments {
     /// Give the agent's plans a known bug: one of those of `plumbline-mutant list` that need no kernel
     #[arg(long, value_name = "NAME", value_parser = mutant)]
     mutant: Option<(String, Plans)>,
+    /// Show for each bug in plans how many seeds it takes until it is found, from the first seed on
+    ///
+    /// What no schedule has, such as load balancers, a second family or session affinity, shows no bug in it.
+    #[arg(long, conflicts_with_all = ["schedule", "mutant"])]
+    mutants: bool,
     /// Schedules at once [default: the number of processors]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
@@ -157,6 +164,10 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
             .collect(),
         nodes: 1,
     };
+    if arguments.mutants {
+        show_mutants(arguments, &wish)?;
+        return Ok(true);
+    }
     let jobs = match arguments.jobs {
         Some(jobs) => jobs.get(),
         None => thread::available_parallelism().map_or(1, NonZeroUsize::get),
@@ -236,6 +247,37 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     println!("seed {}: {}", schedule.seed, text_of(&broken));
     shrunk(&schedule, &desired, arguments)?;
     Ok(false)
+}
+
+/// A table of mutants and the seeds until each is found.
+fn show_mutants(arguments: &Arguments, wish: &Wish) -> anyhow::Result<()> {
+    let mut seeds = Vec::new();
+    for mutant in Mutant::value_variants() {
+        let (Some(plans), Some(name)) = (mutant.plans(), mutant.to_possible_value()) else {
+            continue;
+        };
+        let bug = |perspective| plans(Planner::new(perspective));
+        let mut taken = None;
+        for (count, seed) in (1..).zip(arguments.seeds.clone()) {
+            let played = played(&schedule(seed, wish), &bug).with_context(|| format!("seed {seed}"))?;
+            if played.broken.is_some() {
+                taken = Some(count);
+                break;
+            }
+        }
+        let shown = taken.map_or_else(|| "-".to_owned(), |count: u64| count.to_string());
+        println!("{shown:>5}  {:24} {}", name.get_name(), mutant.bug());
+        seeds.push(taken);
+    }
+    let mut taken: Vec<u64> = seeds.iter().flatten().copied().collect();
+    taken.sort_unstable();
+    println!(
+        "{} mutants, {} found, in the median after {} seeds",
+        seeds.len(),
+        taken.len(),
+        taken.get(taken.len() / 2).copied().unwrap_or_default()
+    );
+    Ok(())
 }
 
 fn text_of(broken: &Broken) -> String {

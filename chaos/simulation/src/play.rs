@@ -190,7 +190,12 @@ impl Player<'_> {
     /// Lets time pass until then: events, retries, audits and the ends of faults.
     async fn until(&mut self, end: Instant) -> Result<(), Ended> {
         loop {
-            let audit = self.audited + if Instant::now() < self.whole { AUDIT } else { AUDIT_RARELY };
+            let audit = self.audited
+                + if Instant::now() < self.whole {
+                    AUDIT
+                } else {
+                    AUDIT_RARELY
+                };
             let heal = self.heals.keys().next().map(|(at, _)| *at);
             let deadline = self.agent.as_ref().and_then(Agent::deadline);
             let deadline = deadline.map(Instant::from_std).filter(|_| !self.is_frozen);

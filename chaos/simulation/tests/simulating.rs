@@ -27,7 +27,7 @@ fn production(perspective: Perspective) -> Desired {
 }
 
 fn of_seed(seed: u64) -> Played {
-    played(&schedule(seed, &wish()), &production).unwrap()
+    played(&schedule(seed, &wish()), &production).expect("it can be played")
 }
 
 #[test]

@@ -16,7 +16,7 @@
 //! Guarantees: one global resourceVersion; every watcher gets all changes of its kind in the order of these versions, or 410;
 //! objects read as upstream would show them; every buffer is bounded (see [`Config`]).
 //!
-//! [`InMemory`] is one for clients of the same process. [`Proxy`] applies the same faults to clients of Kubernetes' own API server.
+//! [`InMemory`] (`in_memory`) is one for clients of the same process. [`Proxy`] applies the same faults to clients of Kubernetes' own API server.
 //!
 //! Modules import in one direction: `status` (errors), `respond` (responses) and `kinds` (defaults and validation of each
 //! kind) are at the bottom; `patch/`, `server_side_apply/` (server-side apply), `selector` and `printers/` use them; `store/` (objects,
