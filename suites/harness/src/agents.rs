@@ -15,19 +15,24 @@ use crate::{
 
 /// The agents of all nodes; `None` where the cluster does not show them.
 pub async fn all(cx: &Context) -> Result<Option<BTreeMap<String, AgentState>>, Halt> {
-    let Ok(agents) = cx.cluster().agents() else {
+    if cx.cluster().agents().is_err() {
         return Ok(None);
-    };
+    }
     let mut states = BTreeMap::new();
     for node in cx.nodes() {
-        let state = agents.state(&node).await?;
-        cx.history().add(&Event::Agent {
-            node: node.clone(),
-            state: state.clone(),
-        });
-        states.insert(node, state);
+        states.insert(node.clone(), state(cx, &node).await?);
     }
     Ok(Some(states))
+}
+
+/// The state of an agent, which is in the history, too: it says how the agent ended last.
+pub(crate) async fn state(cx: &Context, node: &str) -> Result<AgentState, Halt> {
+    let state = cx.cluster().agents()?.state(node).await?;
+    cx.history().add(&Event::Agent {
+        node: node.to_owned(),
+        state: state.clone(),
+    });
+    Ok(state)
 }
 
 /// Returns when the agent of a node, started after `before`, says that it is ready. `None`: it runs, and did not say

@@ -57,7 +57,7 @@ impl Recovering {
         Ok(Self {
             node: node.to_owned(),
             connections: Connections::open(cx, node).await?,
-            before: cx.cluster().agents()?.state(node).await?,
+            before: agents::state(cx, node).await?,
             boot: boot_id(cx.cluster(), node).await?,
             was_cordoned: is_cordoned(cx, node).await?,
             started_us: None,
@@ -115,7 +115,7 @@ impl Recovering {
             .started_us
             .ok_or_else(|| Halt::Harness(format!("{from}: a recovery ended before the agent was started")))?;
         let fate = self.connections.end(cx, started_us).await?;
-        let after = cx.cluster().agents()?.state(&self.node).await?;
+        let after = agents::state(cx, &self.node).await?;
         let needed = Needed {
             from,
             boots: [self.boot, boot_id(cx.cluster(), &self.node).await?],
