@@ -14,8 +14,8 @@ pub struct ApiAccessFlags {
     ///
     /// All addresses are tried for each connection, beginning with the kubeconfig's: the next one as soon as one has
     /// failed, or has not answered for a quarter of a second. The server must have a certificate for the
-    /// kubeconfig's host. Endpoints of the API server's Service that the agent has seen are tried, too, and need not be
-    /// named here.
+    /// kubeconfig's host; in a pod without KUBERNETES_SERVICE_HOST, for kubernetes.default.svc. Endpoints of the API
+    /// server's Service that the agent has seen are tried, too, and need not be named here.
     #[arg(long = "api-server", value_name = "URL")]
     api_servers: Vec<Uri>,
     /// Where the endpoints of the API server that were seen last are remembered for the next start
