@@ -91,7 +91,7 @@ impl Agent {
     }
 }
 
-/// What an agent is told before anything of the API.
+/// The events with which every agent begins: the API servers that it knows, and the addresses of its node.
 pub(crate) fn beginning() -> [Event; 2] {
     let (_, address) = NODES[0];
     let host = Host {

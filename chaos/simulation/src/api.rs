@@ -99,18 +99,7 @@ impl Api {
                 api.objects.insert(format!("{path}/{at}"), item);
             }
         }
-        let first = World::first();
-        let services = first.services.iter().map(|(service, to)| Call::Service {
-            service: *service,
-            to: *to,
-            is_new: true,
-        });
-        let slices = first.slices.iter().map(|(slice, to)| Call::Slice {
-            slice: *slice,
-            to: to.clone(),
-            is_new: true,
-        });
-        for call in services.chain(slices) {
+        for call in World::first().creations() {
             api.call(&call).await?;
         }
         Ok(api)

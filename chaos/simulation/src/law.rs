@@ -68,7 +68,7 @@ pub(crate) fn planned(
     Ok(())
 }
 
-/// The API's objects, and what an agent is told besides.
+/// The objects of the API, and the events with which every agent begins.
 pub(crate) fn objects(api: &Api) -> ApiState {
     let mut state = ApiState::default();
     beginning().iter().for_each(|event| state.take(event));

@@ -93,6 +93,8 @@ impl SourceFlags {
                 let servers = own.servers(&config, access).await?;
                 (config, servers)
             }
+            // A kubeconfig that was named and can't be used is an error, whatever else the pod has.
+            Err(error) if self.kubeconfig.is_some() => return Err(error),
             Err(error) => without_variables(own, access).await?.ok_or(error)?,
         };
         let client = servers.client(&config)?;

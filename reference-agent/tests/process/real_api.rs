@@ -282,6 +282,18 @@ fn of_an_agent_that_was_made_while_the_api_lacked_kubernetes() {
     cluster.node.ready();
     cluster.until_served(true, "one");
     agent.end(Signal::SIGTERM);
+
+    // A kubeconfig that is named is meant: nothing is taken in its place.
+    let file = place.folder.join("agent.yaml");
+    let config = fs::read_to_string(&file).expect("read");
+    fs::write(&file, format!("{config}\nkubeconfig: /nowhere\n")).expect("written");
+    let _ended = cluster.start();
+    cluster.node.until("the kubeconfig is refused", || {
+        cluster
+            .node
+            .said()
+            .contains("failed to use the kubeconfig /nowhere")
+    });
     cluster.node.clean_up();
 }
 

@@ -112,18 +112,7 @@ impl<'a> Staged<'a> {
             world: World::default(),
             states: BTreeMap::new(),
         };
-        let first = World::first();
-        let services = first.services.iter().map(|(service, to)| Call::Service {
-            service: *service,
-            to: *to,
-            is_new: true,
-        });
-        let slices = first.slices.iter().map(|(slice, to)| Call::Slice {
-            slice: *slice,
-            to: to.clone(),
-            is_new: true,
-        });
-        for call in services.chain(slices) {
+        for call in World::first().creations() {
             staged.call(&call).await?;
         }
         staged.shapes.balancer = staged.balanced().await?;
