@@ -1,6 +1,6 @@
 //! The maps in memory, with the kernel's capacities, for tests and mutants.
 //!
-//! Each write is checked against what a program running at that moment could read ([`super::order`]).
+//! Each write is checked against what a program running at that moment could read (`maps/order.rs`).
 
 use std::collections::BTreeMap;
 
