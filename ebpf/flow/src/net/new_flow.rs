@@ -47,9 +47,9 @@ pub(super) fn backend<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> R
             },
         );
     }
-    if flags & address_flags::NODE != 0 && node_sockets::receives(node, work)
-        || is_machines(scope, flags) && begins(work, false).is_err()
-    {
+    let maglev = frontend.flags & frontend_flags::MAGLEV != 0;
+    let is_anothers = (is_stacks(flags, maglev) || is_machines(scope, flags)) && begins(work, false).is_err();
+    if is_anothers || flags & address_flags::NODE != 0 && node_sockets::receives(node, work) {
         return Err(Outcome::Passed);
     }
     let client = work.headers.tuple.source;
@@ -64,7 +64,6 @@ pub(super) fn backend<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> R
         Some(Service { slots: 0, .. }) => return Err(no_backend(scope, &frontend, work)),
         Some(service) => service,
     };
-    let maglev = frontend.flags & frontend_flags::MAGLEV != 0;
     begins(work, maglev)?;
     let number = if maglev {
         maglev_hash(&work.headers.tuple)
@@ -105,6 +104,15 @@ pub(super) fn backend<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> R
     } else {
         Err(Outcome::DroppedRoute)
     }
+}
+
+/// Whether an address is the node's own: the stack has what is in the middle of a connection there. It may be a local socket's that
+/// is older than the frontend, or one that netfilter translates: it masquerades pods, and sockets whose port it has given away, by any
+/// port, also by one that is a node port. The stack resets what is of no connection. (A load balancer's address moves from one
+/// node to another, and its connections with it, where all choose the same backend.)
+#[inline(always)]
+const fn is_stacks(flags: u32, maglev: bool) -> bool {
+    flags & address_flags::NODE != 0 && !(maglev && flags & address_flags::LOAD_BALANCER != 0)
 }
 
 /// Whether an address may be some machine's, of which Services have no more than ports: an external IP, or a load balancer's.

@@ -11,7 +11,7 @@ use crate::net::{
     traits::{Entry, Node, Socket},
 };
 
-/// Whether a packet for a node port at the node's own address is one of a connection that a local socket has. (What leaves for
+/// Whether a packet for a frontend at the node's own address is one of a connection that a local socket has. (What leaves for
 /// that address is at the loopback device, and as near to the sockets as what comes in.)
 #[inline(always)]
 pub(super) fn receives<N: Node>(node: N, work: &PacketState) -> bool {

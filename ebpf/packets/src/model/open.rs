@@ -42,7 +42,10 @@ impl Run<'_> {
             _ => false,
         };
         let machines = !external && !has(address_flags::VIP) && !has(address_flags::NODE);
-        if (machines && !opens) || (has(address_flags::NODE) && takes) {
+        let hashed = frontend.flags & frontend_flags::MAGLEV != 0;
+        let moves = hashed && has(address_flags::LOAD_BALANCER);
+        let elsewhere = machines || (has(address_flags::NODE) && !moves);
+        if (elsewhere && !opens) || (has(address_flags::NODE) && takes) {
             return self.pass_without_service(packet, old);
         }
         if self.martian(tuple.source) {
@@ -58,13 +61,12 @@ impl Run<'_> {
         if service.slots == 0 {
             return self.no_backend(packet, &frontend, external);
         }
-        let maglev = frontend.flags & frontend_flags::MAGLEV != 0;
         match (tuple.protocol, packet.signal) {
             (TCP, Some(flags)) if flags & RST != 0 => return self.drop(Counter::DroppedNoFlow),
-            (TCP, Some(flags)) if flags & (SYN | ACK) != SYN && !maglev => {
+            (TCP, Some(flags)) if flags & (SYN | ACK) != SYN && !hashed => {
                 return self.answer(&packet.frame, Answer::Reset, Counter::RejectedNoFlow);
             }
-            (SCTP, Some(chunk)) if chunk != INIT && !maglev => return self.drop(Counter::DroppedNoFlow),
+            (SCTP, Some(chunk)) if chunk != INIT && !hashed => return self.drop(Counter::DroppedNoFlow),
             _ => {}
         }
         self.begin(packet, &frontend, id, service, old)

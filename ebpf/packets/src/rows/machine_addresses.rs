@@ -158,6 +158,17 @@ fn own(at: &Addresses) -> Vec<Row> {
         pod,
         ..
     } = ends(at);
+    let server = (at.client, 443);
+    let balancer = (at.node, 80);
+    let hashed = Frontend {
+        flags: frontend_flags::MAGLEV,
+        ..FRONTEND
+    };
+    let moving = || {
+        let both = address_flags::LOAD_BALANCER | address_flags::NODE;
+        let given = local(at, TCP).frontend(balancer, TCP, hashed);
+        given.address(balancer.0.into(), both)
+    };
     let listens = || local(at, TCP).held(TCP, node_port);
     let sends = connection(UDP, [client, node_port], [client, node_port]).own();
     vec![
@@ -174,10 +185,33 @@ fn own(at: &Addresses) -> Vec<Row> {
             .packet(NodeIngress, tcp(client, node_port).syn())
             .passed_on(FlowOpened, tcp(client, pod).syn())
             .leaves([connection(TCP, [client, node_port], [client, pod]).seen(OPEN)]),
-        row("without a socket, what is in the middle of no connection is rejected")
+        row("what answers a connection that netfilter has given a node port as its source port is the stack's")
             .given(local(at, TCP))
-            .packet(NodeIngress, tcp(client, node_port).ack())
-            .answered(RejectedNoFlow, reset(node_port, client, 0x2000_0002, None)),
+            .packet(NodeEgress, tcp(node_port, server).syn())
+            .left_alone(PacketPassed)
+            .packet(NodeIngress, tcp(server, node_port).syn().ack())
+            .left_alone(PacketPassed)
+            .packet(NodeIngress, tcp(server, node_port).ack().data(10))
+            .left_alone(PacketPassed)
+            .packet(NodeIngress, tcp(server, node_port).rst())
+            .left_alone(PacketPassed),
+        row("so it is with Maglev: no other node has that address")
+            .given(local(at, TCP).frontend((unspecified(at), NODE_PORT), TCP, hashed))
+            .packet(NodeIngress, tcp(server, node_port).syn().ack())
+            .left_alone(PacketPassed),
+        row("a load balancer's address moves between nodes: with Maglev, what is in the middle of a connection goes on")
+            .given(moving())
+            .packet(NodeIngress, tcp(client, balancer).ack())
+            .passed_on(FlowOpened, tcp(client, pod).ack())
+            .leaves([connection(TCP, [client, balancer], [client, pod]).seen(ESTABLISHED)]),
+        row("there, too, the node's server keeps its connections")
+            .given(moving().held(TCP, balancer))
+            .packet(NodeIngress, tcp(client, balancer).ack())
+            .left_alone(PacketPassed),
+        row("of SCTP likewise")
+            .given(local(at, SCTP))
+            .packet(NodeIngress, sctp(server, node_port, INIT_ACK))
+            .left_alone(PacketPassed),
         row("whom the node sends a datagram to from a node port is noted, and answers the node")
             .given(local(at, UDP))
             .packet(NodeEgress, udp(node_port, client))

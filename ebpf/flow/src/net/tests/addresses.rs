@@ -69,14 +69,34 @@ fn a_socket_keeps_its_connection_when_its_port_becomes_a_node_port() {
     assert_eq!(at(Hook::NodeIngress, &fake, &packet), Outcome::Opened);
 }
 
+/// A socket has them, or netfilter, which no program here can ask: it gives pods' connections any port.
 #[test]
-fn a_server_keeps_the_connections_that_it_has_and_datagrams_of_strangers_are_the_services() {
+fn what_is_in_the_middle_of_a_connection_at_the_nodes_address_is_the_stacks() {
     let mut fake = with_node_port(30500);
-    fake.socket = Some((Port::new(30500), Socket::Bound));
+    for hook in [Hook::NodeIngress, Hook::PodIngress] {
+        for flags in [ACK, SYN | ACK, RST, FIN | ACK] {
+            let packet = segment((OTHER, 7000), (NODE, 30500), flags);
+            assert_eq!(at(hook, &fake, &packet), Outcome::Passed, "{flags:#b}");
+        }
+    }
+    // A load balancer's address moves to this node from another one, with its connections, where all choose the same backends.
+    fake.maps
+        .addresses
+        .insert(NODE, address_flags::NODE | address_flags::LOAD_BALANCER);
     let packet = segment((OTHER, 7000), (NODE, 30500), ACK);
     assert_eq!(at(Hook::NodeIngress, &fake, &packet), Outcome::Passed);
-    fake.socket = None;
-    assert_eq!(at(Hook::NodeIngress, &fake, &packet), Outcome::NoFlow);
+    for frontend in fake.maps.frontends.values_mut() {
+        frontend.flags |= frontend_flags::MAGLEV;
+    }
+    assert_ne!(at(Hook::NodeIngress, &fake, &packet), Outcome::Passed);
+    fake.socket = Some((Port::new(30500), Socket::Bound));
+    let packet = segment((OTHER, 7001), (NODE, 30500), ACK);
+    assert_eq!(at(Hook::NodeIngress, &fake, &packet), Outcome::Passed);
+}
+
+#[test]
+fn datagrams_of_strangers_to_a_server_at_a_node_port_are_the_services() {
+    let mut fake = with_node_port(30500);
     fake.socket = Some((Port::new(30500), Socket::Bound));
     let packet = datagram((OTHER, 7000), (NODE, 30500));
     assert_ne!(at(Hook::NodeIngress, &fake, &packet), Outcome::Passed);
@@ -168,7 +188,7 @@ fn what_a_socket_leaves_to_packets_has_a_port_of_its_own_with_its_backend() {
     // Unless the frontend asks for its address.
     let mut fake = remote();
     for frontend in fake.maps.frontends.values_mut() {
-        frontend.flags |= lb_abi::frontend_flags::SOURCE_RANGES;
+        frontend.flags |= frontend_flags::SOURCE_RANGES;
     }
     for (hook, client) in [(Hook::PodIngress, pod), (Hook::NodeEgress, NODE)] {
         let syn = segment((client, 5003), (VIP, 80), SYN);
