@@ -160,17 +160,32 @@ impl Servers {
         let none = || Halt::Harness(format!("no machine beside {} has a {family} address", host.node));
         let client = cx.clients().outside().ok_or_else(none)?;
         let outside = address_of(cx, &client, family).await?;
-        let at = self.nodes.iter().position(|(other, _)| other.node == host.node);
+        let each = transports.iter();
+        let mut all: Vec<_> = each.map(|&by| self.outside.at(axis, by, outside)).collect();
+        all.extend(self.of_another_node(cx, host, axis, family, transports)?);
+        Ok(all)
+    }
+
+    /// The server of another node than a client's.
+    ///
+    /// # Errors
+    /// If no node has an address of the family.
+    pub fn of_another_node(
+        &self,
+        cx: &Context,
+        client: &Client,
+        axis: &str,
+        family: Family,
+        transports: &[Transport],
+    ) -> Result<Vec<Destination>, Halt> {
+        let none = || Halt::Harness(format!("no node beside {} has a {family} address", client.node));
+        let at = self.nodes.iter().position(|(other, _)| other.node == client.node);
         let after = at.map_or(0, |at| at + 1) % self.nodes.len().max(1);
         let (other, server) = self.nodes.get(after).ok_or_else(none)?;
         let mut nodes = node_addresses(cx, family).into_iter();
         let (_, address) = nodes.find(|(node, _)| *node == other.node).ok_or_else(none)?;
-        let to = [(&self.outside, outside), (server, address)].into_iter();
-        let each = |(server, address): (&Server, IpAddr)| {
-            let at = |&transport| server.at(axis, transport, address);
-            transports.iter().map(at).collect::<Vec<Destination>>()
-        };
-        Ok(to.flat_map(each).collect())
+        let each = transports.iter();
+        Ok(each.map(|&by| server.at(axis, by, address)).collect())
     }
 }
 

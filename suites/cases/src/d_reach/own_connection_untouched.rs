@@ -3,11 +3,14 @@
 //! it gets that node port while the connection lives. The Service's backend gets none of it, and clients outside are
 //! served through that node port meanwhile.
 //!
+//! So are connections of pods to another node, from ports of such numbers: most networks give them the node's address there,
+//! and leave them their port, if it is free.
+//!
 //! Whether processes may bind a node port is an implementation's choice: where they may not, the first part is not
 //! enabled.
 use std::time::Duration;
 
-use cluster::Capability;
+use cluster::{Capability, Place};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
     client::Client,
@@ -29,7 +32,7 @@ pub(crate) const CASE: Case = Case {
     id: "own-connection-untouched",
     area: super::AREA,
     claims: &["own-connection-untouched"],
-    sentence: "connections of a node's own processes survive whose source port is, or becomes, a node port",
+    sentence: "connections of a node's processes and pods survive whose source port is, or becomes, a node port",
     tier: Tier::Core,
     features: &[],
     needs: Needs {
@@ -52,7 +55,7 @@ const SERVED: u16 = 28_080;
 /// Sockets to each of two servers; each has a port of its own.
 const TRANSPORTS: [Transport; 3] = [Transport::Tcp, Transport::Udp, Transport::UdpConnected];
 
-/// Sockets of a host process, and the ports that they are bound to.
+/// Sockets of a process on a host or in a pod, and the ports that they are bound to.
 type Dialled = (Client, Vec<(Destination, u16)>);
 
 async fn run(cx: &Context) -> Result<(), Halt> {
@@ -64,31 +67,41 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let (mut before, mut after) = (Vec::new(), Vec::new());
     let (mut given_back, mut node_ports) = (Vec::new(), Vec::new());
     for family in cx.families() {
-        for (when, dialled) in [("before", &mut before), ("after", &mut after)] {
-            let service = format!("{when}-{family}").to_lowercase();
-            let values = json!({
-                "namespace": namespace, "service": service, "endpoints": endpoints(&backends, family)?,
-                "ports": ports(80, &[]), "targets": ports(TARGET, &[]),
-            });
-            let made = Frontends::create(cx, family, values).await?;
-            let axis = format!("{family}, clients of the node port");
-            for transport in [Transport::Tcp, Transport::Udp] {
-                let by = identities(&backends, transport, TARGET);
-                node_ports.extend(made.at_nodes(cx, &axis, transport, &by)?);
+        let whose = [("host", cx.clients().on_hosts()), ("pod", cx.clients().in_pods())];
+        for (whose, clients) in whose {
+            for (when, dialled) in [("before", &mut before), ("after", &mut after)] {
+                let service = format!("{whose}-{when}-{family}").to_lowercase();
+                let values = json!({
+                    "namespace": namespace, "service": service, "endpoints": endpoints(&backends, family)?,
+                    "ports": ports(80, &[]), "targets": ports(TARGET, &[]),
+                });
+                let made = Frontends::create(cx, family, values).await?;
+                let axis = format!("{family}, clients of the node port");
+                for transport in [Transport::Tcp, Transport::Udp] {
+                    let by = identities(&backends, transport, TARGET);
+                    node_ports.extend(made.at_nodes(cx, &axis, transport, &by)?);
+                }
+                let axis = format!("{family}, the node port comes {when} the connection of a {whose}");
+                for client in &clients {
+                    // Machines outside know no way to pods that are not masqueraded.
+                    let targets = match client.place {
+                        Place::Pod { .. } => {
+                            servers.of_another_node(cx, client, &axis, family, &TRANSPORTS)?
+                        }
+                        _ => servers.from(cx, client, &axis, family, &TRANSPORTS).await?,
+                    };
+                    let bound = targets.into_iter().zip(made.node_ports()).collect();
+                    dialled.push((client.clone(), bound));
+                }
+                given_back.extend((when == "after").then_some(made));
             }
-            let axis = format!("{family}, the node port comes {when} the connection");
-            for host in cx.clients().on_hosts() {
-                let targets = servers.from(cx, &host, &axis, family, &TRANSPORTS).await?;
-                dialled.push((host, targets.into_iter().zip(made.node_ports()).collect()));
-            }
-            given_back.extend((when == "after").then_some(made));
         }
     }
     let within = Within::from_now(cx.limits().service);
     fence::pass(cx).await?;
     probing::control(cx, "the node ports serve", &outside, &node_ports, within).await?;
 
-    cx.phase("some node ports are given back, and processes dial from all of the numbers");
+    cx.phase("some node ports are given back, and processes and pods dial from all of the numbers");
     for made in &given_back {
         let released = json!({ "spec": { "type": "ClusterIP" } });
         cx.objects().patch(&made.service, released).await?;
@@ -106,7 +119,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     fence::pass(cx).await?;
     probing::judge_briefly(cx, &outside, &node_ports, within).await?;
 
-    cx.phase("verdict: the connections of the processes survive, and reach no backend");
+    cx.phase("verdict: the connections of processes and pods survive, and reach no backend");
     let attempts = flows.hold(cx, cx.limits().hold).await?;
     for target in &node_ports {
         probing::trap_untouched(cx, &target.axis, &attempts, &backends[0]).await?;
@@ -118,16 +131,16 @@ async fn run(cx: &Context) -> Result<(), Halt> {
 /// dialled after.
 async fn dial(cx: &Context, before: &[Dialled], after: &[Dialled]) -> Result<Flows, Halt> {
     let mut flows = Flows::none();
-    for (host, dialled) in after {
-        flows = flows.and(Flows::open_from(cx, host, dialled).await?);
+    for (client, dialled) in after {
+        flows = flows.and(Flows::open_from(cx, client, dialled).await?);
     }
     flows.answered(Within::from_now(cx.limits().endpoints)).await?;
-    for (host, dialled) in before {
-        if host_servers::may_bind(cx, host, dialled).await? {
-            flows = flows.and(Flows::open_from(cx, host, dialled).await?);
+    for (client, dialled) in before {
+        if host_servers::may_bind(cx, client, dialled).await? {
+            flows = flows.and(Flows::open_from(cx, client, dialled).await?);
         } else {
             cx.axes()
-                .not_enabled(&dialled[0].0.axis, "processes of hosts may not bind a node port");
+                .not_enabled(&dialled[0].0.axis, "processes may not bind a node port");
         }
     }
     Ok(flows)
