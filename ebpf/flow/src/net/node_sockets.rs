@@ -26,12 +26,12 @@ pub(super) fn receives<N: Node>(node: N, work: &PacketState) -> bool {
     }
 }
 
-/// Notes what a local UDP socket sends from a node port to a peer that is no service: the answers are its own. (A connected
-/// socket is found by a look-up; one that is not connected, only by the peers that it has sent to.)
+/// Notes what a local UDP socket sends from a node port to a peer that is no service, or a pod that netfilter masquerades by that
+/// port: the answers are its own. (A connected socket is found by a look-up; others, only by the peers that they have sent to.)
 ///
-/// An answer that was on its way when the port became a node port has been taken for a client's datagram. What the socket sends
-/// next ends that flow, whose client would be the Service's for as long as both go on. Other datagrams from there are the Service's
-/// answers, translated where they came in.
+/// An answer that was on its way when the port became a node port has been taken for a client's datagram. What is sent next ends that
+/// flow, whose client would be the Service's for as long as both go on. The Service's own answers, which these programs have
+/// translated where they came in, end nothing.
 #[inline(always)]
 pub(super) fn note<N: Node>(hook: Hook, node: N, work: &mut PacketState) {
     let tuple = &work.headers.tuple;
@@ -72,7 +72,7 @@ pub(super) fn note<N: Node>(hook: Hook, node: N, work: &mut PacketState) {
         Some(there) if source_ports::is_over(node, there, UDP, now) => {
             node.store(&work.forward_key, &work.flow);
         }
-        Some(there) if there.flags() & flow_flags::REPLY == 0 && node.is_locally_generated() => {
+        Some(there) if there.flags() & flow_flags::REPLY == 0 && !node.is_translated() => {
             work.reply_key = there.to().inverse();
             if let Some(reply) = node.flow(&work.reply_key)
                 && reply.to() == *tuple

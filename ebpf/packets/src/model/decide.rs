@@ -321,8 +321,8 @@ impl Run<'_> {
                 ..*there
             },
             Some(_) if self.free(&key) => new,
-            // The peer of a process of the node: an answer of it was taken for a datagram of a client.
-            Some(there) if there.flags & flow_flags::REPLY == 0 && self.input.own => {
+            // The peer of a process of the node, or of a pod that is masqueraded: an answer of it was taken for a datagram of a client.
+            Some(there) if there.flags & flow_flags::REPLY == 0 => {
                 let reply = there.to.inverse();
                 if self.flows.get(&reply).is_some_and(|flow| flow.to == packet.tuple) {
                     self.flows.remove(&reply);

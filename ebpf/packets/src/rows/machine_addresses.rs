@@ -246,15 +246,17 @@ fn own(at: &Addresses) -> Vec<Row> {
             .packet(NodeEgress, udp(node_port, client))
             .left_alone(PacketPassed)
             .leaves([sends]),
-        row("a client of the Service stays one, whatever passes on its way to it from another device")
-            .given(local(at, UDP).connection(connection(UDP, [client, node_port], [client, pod]).age(5)))
-            .packet(NodeEgress, udp(node_port, client))
-            .left_alone(PacketPassed)
-            .leaves([connection(UDP, [client, node_port], [client, pod]).age(5)]),
-        row("but whom a process of the node sends a datagram is none: what it sent was an answer, and the next is the process's")
+        row("whom the node sends a datagram is no client: what it sent was an answer, and so is the next")
             .given(local(at, UDP).connection(connection(UDP, [client, node_port], [client, pod]).age(5)))
             .packet(NodeEgress, udp(node_port, client))
             .own()
+            .left_alone(PacketPassed)
+            .packet(NodeIngress, udp(client, node_port))
+            .left_alone(PacketPassed)
+            .leaves([sends.seen(ANSWER)]),
+        row("nor is whom a pod sends one that is masqueraded by that port")
+            .given(local(at, UDP).connection(connection(UDP, [client, node_port], [client, pod]).age(5)))
+            .packet(NodeEgress, udp(node_port, client))
             .left_alone(PacketPassed)
             .packet(NodeIngress, udp(client, node_port))
             .left_alone(PacketPassed)

@@ -1,11 +1,13 @@
-//! What the kernel holds of a packet beside its bytes: the host that the frame is for.
+//! What the kernel holds of a packet beside its bytes: the host that the frame is for, and that a program has translated it.
 
-use lb_abi::{Counter, TCP};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use lb_abi::{Counter, Frontend, TCP, UDP};
 use lb_loader::{DeviceHook, Wired};
 use lb_packets::{
     build::{Packet, tcp, udp},
     rows,
-    table::{Row, Verdict},
+    table::{Given, Row, SERVICE, SNAT_PORT, Verdict, connection},
     test_node::{Addresses, PEER_LINK, UPLINK, V4, V6},
 };
 
@@ -92,5 +94,47 @@ fn a_frame_for_another_host_is_left_alone() {
             counts().get(Counter::FlowOpened) - before.get(Counter::FlowOpened),
             1
         );
+    }
+}
+
+/// The answers of a node port with a backend elsewhere leave by the device that they came in by, whose program then sees a datagram from
+/// the node port.
+#[test]
+fn an_answer_that_was_translated_ends_no_flow_where_it_leaves() {
+    if !testing::root_or_skip(&testing::current()) {
+        return;
+    }
+    let mut wire = Wire::new();
+    for at in [&V4, &V6] {
+        let (client, node_port) = ((at.client, 40_000), (at.node, 30_080));
+        let (masked, far) = ((at.node, SNAT_PORT), (at.remote, 8080));
+        let any = if at.node.is_ipv4() {
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+        } else {
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED)
+        };
+        let frontend = Frontend {
+            internal: SERVICE,
+            external: SERVICE,
+            flags: 0,
+            affinity_seconds: 0,
+        };
+        let flow = connection(UDP, [client, node_port], [masked, far]);
+        let given = Given::node(at)
+            .frontend((any, node_port.1), UDP, frontend)
+            .behind(false, far, UDP)
+            .connection(flow);
+        let _scene = wire.stage.set(&given).expect("the maps are filled");
+        wire.drain();
+        for _ in 0..2 {
+            let answer = Wired {
+                frame: udp(far, masked).bytes(),
+                offload: None,
+            };
+            wire.send(DeviceHook::NodeIngress, UPLINK, &answer);
+            let translated = udp(node_port, client).hops(63).back();
+            wire.expect(UPLINK, &leaving(translated.bytes()))
+                .expect("it is translated");
+        }
     }
 }

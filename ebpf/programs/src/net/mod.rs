@@ -28,7 +28,7 @@ mod route;
 mod skb;
 
 use aya_ebpf::{btf_maps::PerCpuArray, macros::btf_map, programs::TcContext};
-use lb_abi::Held;
+use lb_abi::{Held, UDP};
 use lb_flow::net::{Delivery, Disposition, Hook, Outcome, PacketState, Rest, decide};
 
 use self::{
@@ -224,8 +224,10 @@ fn translated(hook: Hook, skb: Skb, scratch: &mut Scratch) -> Result<Moved, Outc
     } else {
         rewrite::translate(skb, &scratch.work, hop)?;
         let (service, backend) = (scratch.work.service, scratch.work.backend);
-        if matches!(scratch.outcome, Outcome::Opened) {
-            count_connection(service, backend);
+        match scratch.outcome {
+            Outcome::Opened => count_connection(service, backend),
+            Outcome::Replied if scratch.work.headers.tuple.protocol == UDP => skb.note_translated(),
+            _ => {}
         }
         count_packet(service, backend, scratch.work.headers.bytes());
     }

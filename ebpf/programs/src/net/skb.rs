@@ -26,6 +26,8 @@ const RECOMPUTE: u64 = 1;
 pub const INGRESS: u64 = 1;
 /// Tags that are taken off, at most: two in the packet, and one beside it.
 const TAGS: u32 = 3;
+/// [`Skb::note_translated`]: 16 bits.
+const TRANSLATED: u32 = 0x504c;
 
 /// A packet.
 #[derive(Clone, Copy)]
@@ -85,6 +87,21 @@ impl Skb {
     pub fn ingress_ifindex(self) -> u32 {
         // SAFETY: as above.
         unsafe { (&raw const (*self.0).ingress_ifindex).read_volatile() }
+    }
+
+    /// Notes that it is an answer which was translated here: it may come by at the hook of the device that it leaves by, too. (The kernel
+    /// uses `tc_index` nowhere since dsmark and cls_tcindex are gone, 6.3; before, only where those are configured.)
+    #[inline(always)]
+    pub fn note_translated(self) {
+        // SAFETY: the kernel's pointer, and a field that may be written, as a whole.
+        unsafe { (&raw mut (*self.0).tc_index).write_volatile(TRANSLATED) };
+    }
+
+    /// Whether [`Self::note_translated`] was called.
+    #[inline(always)]
+    pub fn is_translated(self) -> bool {
+        // SAFETY: as above, to be read.
+        unsafe { (&raw const (*self.0).tc_index).read_volatile() == TRANSLATED }
     }
 
     /// Bytes of payload of what it was merged of, or is to be cut into; 0: it is one packet.

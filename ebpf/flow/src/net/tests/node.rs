@@ -78,6 +78,8 @@ pub(in crate::net) struct Fake {
     pub(in crate::net) socket: Option<(Port, Socket)>,
     /// Whether packets are the node's own.
     pub(in crate::net) sends: bool,
+    /// Whether the packet was translated at another hook before.
+    pub(in crate::net) translated: bool,
     /// Ports that were taken before their time.
     pub(in crate::net) reused: Cell<u32>,
     /// HELD, without the frames.
@@ -95,6 +97,7 @@ impl Default for Fake {
             config: Config::NONE,
             socket: None,
             sends: false,
+            translated: false,
             reused: Cell::new(0),
             held: RefCell::default(),
             of_cluster: None,
@@ -242,6 +245,9 @@ impl<'a> Node for &'a Fake {
     }
     fn is_locally_generated(self) -> bool {
         self.sends
+    }
+    fn is_translated(self) -> bool {
+        self.translated
     }
     fn socket(self, tuple: &Tuple) -> Socket {
         match self.socket {
