@@ -59,6 +59,7 @@
 //! | [`external_frontends`] | external addresses are served only with a backend on the node, or with a node port |
 //! | [`addresses_removed`] | with a deleted Service, its external addresses go from others too |
 //! | [`terminating_healthy`] | the health check node port counts terminating endpoints |
+//! | [`health_outlives`] | another process answers health checks once the agent has ended |
 //! | [`changed_anew`] | a Service of several ports that changes is removed, and added again with a later event |
 //! | [`policies_misread`] | a traffic policy does not count, or for what it is not about, or hides the client's address |
 //! | [`hints_misread`] | hints do not count, or where they are incomplete or of unready endpoints |
@@ -105,6 +106,7 @@ pub mod fragments_forgotten;
 pub mod frontends_added;
 pub mod gateway;
 pub mod growing;
+pub mod health_outlives;
 pub mod hints_misread;
 pub mod host_once;
 pub mod kubernetes_left_out;
@@ -319,6 +321,8 @@ pub enum Mutant {
     AddressesRemoved,
     /// [`terminating_healthy`].
     TerminatingHealthy,
+    /// [`health_outlives::HealthOutlives`].
+    HealthOutlives,
     /// [`pods_masqueraded::PodsMasqueraded`].
     PodsMasqueraded,
     /// [`policies_misread::Misread::InternalIgnored`].
@@ -610,6 +614,7 @@ impl Mutant {
                 "with a deleted Service, its load balancer addresses and external IPs go from other Services too"
             }
             Self::TerminatingHealthy => "the health check node port counts endpoints that are terminating",
+            Self::HealthOutlives => "a helper outlives the agent, and answers health checks with 200",
             Self::ChangedAnew => {
                 "a Service of several ports that change is removed, and added again with an event 200 ms later or more"
             }

@@ -5,8 +5,9 @@ use std::{
     env::ArgsOs,
     ffi::OsString,
     fs::create_dir,
+    io,
     path::Path,
-    process::ExitCode,
+    process::{Command as Process, ExitCode},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -31,6 +32,7 @@ use mutants::{
     forgetful_start::{empty_flows, flows_forgotten, services_forgotten},
     fragments_forgotten::{BPFFS, empty_fragments, fragments_forgotten},
     growing::{attach_again, growing},
+    health_outlives::{HealthOutlives, answer_after},
     lost_watch::{RemovalsLost, empty_frontends},
     numbers_shared::numbers_shared,
     one_way::without_further_servers,
@@ -88,6 +90,12 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Answer health checks at a port with 200 once the process that has started this has ended, for 150 s
+    #[command(hide = true)]
+    Outlive {
+        /// The health check node port
+        port: u16,
+    },
     #[command(flatten)]
     Agent(cli::Command),
 }
@@ -98,6 +106,15 @@ fn main() -> ExitCode {
         Command::List { json } => {
             list(json);
             return ExitCode::SUCCESS;
+        }
+        Command::Outlive { port } => {
+            return match answer_after(port, Path::new(CGROUP)) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    eprintln!("port {port}: {error}");
+                    ExitCode::FAILURE
+                }
+            };
         }
         Command::Agent(command) => command,
     };
@@ -198,6 +215,14 @@ fn main() -> ExitCode {
             };
             execute(&command, desired(|planner| PodsMasqueraded::new(planner, pods)))
         }
+        Mutant::HealthOutlives => {
+            let start = |port: u16| {
+                if let Err(error) = outlive(port) {
+                    eprintln!("the helper for port {port} can't be started: {error}");
+                }
+            };
+            execute(&command, desired(|planner| HealthOutlives::new(planner, start)))
+        }
         Mutant::PrefixReleaseStaleKept => execute(&command, |seams| Seams {
             desired: WideRelease::by_prefix(seams.desired),
             datapath: overlooking(seams.datapath, Overlooked::All),
@@ -266,6 +291,13 @@ fn main() -> ExitCode {
         Mutant::CleanupForgets => execute(&command, |seams| seams),
         _ => unreachable!("{mutant:?} is put together by its plans"),
     }
+}
+
+/// Starts the helper of [`Mutant::HealthOutlives`], which ends by itself.
+fn outlive(port: u16) -> io::Result<()> {
+    let mut helper = Process::new(std::env::current_exe()?);
+    helper.args(["outlive", &port.to_string()]);
+    helper.spawn().map(drop)
 }
 
 /// The agent with another desired state.

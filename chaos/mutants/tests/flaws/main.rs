@@ -19,6 +19,7 @@ mod fragments_forgotten;
 mod frontends_added;
 mod gateway;
 mod growing;
+mod health_outlives;
 mod hints_misread;
 mod host_once;
 mod kubernetes_left_out;
