@@ -70,8 +70,8 @@ pub trait Datapath: Send {
     /// The kernel's error.
     fn addresses(&self) -> Result<(Option<Ipv4Addr>, Option<Ipv6Addr>), LoaderError>;
 
-    /// Configures the addresses of the node from which packets to remote backends are sent. `None`: none of that family.
-    /// Idempotent.
+    /// Configures the addresses of the node from which packets to remote backends are sent. `None`: none of that family. What
+    /// another program has changed in the configuration since is right again, too. Idempotent.
     ///
     /// # Errors
     /// The kernel's error.
@@ -129,6 +129,9 @@ pub trait Datapath: Send {
     fn disarm(&self, leftover: &LooseProgram) -> Result<(), EvictionError>;
 }
 
+/// Of a map that is not as this agent has written it.
+const CHANGED: &str = "another program has changed a map; its entries are written again";
+
 /// The datapath in the kernel.
 #[derive(Debug)]
 pub struct KernelDatapath {
@@ -137,6 +140,8 @@ pub struct KernelDatapath {
     cgroup: PathBuf,
     adopted: bool,
     first: bool,
+    /// What CONFIG must be.
+    config: Config,
 }
 
 impl KernelDatapath {
@@ -147,7 +152,9 @@ impl KernelDatapath {
     pub fn open(options: &Options) -> Result<Self, LoaderError> {
         let datapath = lb_loader::Datapath::open(options)?;
         let (adopted, first) = (datapath.adopted(), datapath.first());
+        let config = datapath.maps().config.get()?;
         Ok(Self {
+            config,
             leftovers: Leftovers::of(&datapath)?,
             shared: Shared::new(datapath),
             cgroup: options.cgroup.clone(),
@@ -156,15 +163,22 @@ impl KernelDatapath {
         })
     }
 
-    /// Changes CONFIG.
-    fn configure(&self, change: impl FnOnce(&mut Config)) -> Result<(), LoaderError> {
+    /// Changes CONFIG, and writes all of it again if another program has changed it; and META.
+    fn configure(&mut self, change: impl FnOnce(&mut Config)) -> Result<(), LoaderError> {
         let datapath = self.shared.lock();
         let table = &datapath.maps().config;
-        let before = table.get()?;
-        let mut config = before;
+        let found = table.get()?;
+        if found != self.config {
+            tracing::warn!(map = "CONFIG", "{CHANGED}");
+        }
+        let mut config = self.config;
         change(&mut config);
-        if config != before {
+        if found != config {
             table.put(&config)?;
+        }
+        self.config = config;
+        if datapath.restore_meta()? {
+            tracing::warn!(map = "META", "{CHANGED}");
         }
         Ok(())
     }
@@ -223,7 +237,7 @@ impl Datapath for KernelDatapath {
     }
 
     fn addresses(&self) -> Result<(Option<Ipv4Addr>, Option<Ipv6Addr>), LoaderError> {
-        let config = self.shared.lock().maps().config.get()?;
+        let config = self.config;
         let v4 = match IpAddr::from(config.node_v4) {
             IpAddr::V4(v4) if !v4.is_unspecified() => Some(v4),
             _ => None,

@@ -371,6 +371,41 @@ pub fn empty_map_by_id(id: u32) -> Result<usize, LoaderError> {
     empty(&fd).map_err(failed())
 }
 
+/// Fills the values of a map with zeros, by its id. Returns how many were something else before; 0 for a map that nobody may write
+/// (`BPF_MAP_FREEZE`).
+///
+/// # Errors
+/// There is no such map, or its values can't be written for another reason.
+pub fn zero_map_by_id(id: u32) -> Result<usize, LoaderError> {
+    let failed = || LoaderError::kernel(format!("overwrite map {id}"));
+    let fd = sys::map::open(id, 0).map_err(failed())?;
+    let layout = sys::map::describe(fd.as_fd()).map_err(failed())?.layout;
+    let zeros = vec![0_u8; bytes_of_value(layout)?];
+    let mut value = zeros.clone();
+    let mut key = vec![0_u8; usize::try_from(layout.key_size).unwrap_or(usize::MAX)];
+    let mut before = None;
+    let mut changed = 0;
+    for _ in 0..layout.max_entries {
+        let from = before.as_ref().map_or(ptr::null(), Vec::as_ptr);
+        // SAFETY: no key or one of the map's size, and room for one.
+        if !unsafe { sys::map::next_key(fd.as_fd(), from, key.as_mut_ptr()) }.map_err(failed())? {
+            break;
+        }
+        // SAFETY: a key of the map's size, and room for a value.
+        let found = unsafe { sys::map::lookup(fd.as_fd(), key.as_ptr(), value.as_mut_ptr()) };
+        if found.map_err(failed())? && value != zeros {
+            // SAFETY: key and value have the map's sizes.
+            match unsafe { sys::map::replace(fd.as_fd(), key.as_ptr(), zeros.as_ptr()) } {
+                Ok(is_there) => changed += usize::from(is_there),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(0),
+                Err(error) => return Err(failed()(error)),
+            }
+        }
+        before = Some(key.clone());
+    }
+    Ok(changed)
+}
+
 fn empty(fd: &OwnedFd) -> io::Result<usize> {
     let layout = sys::map::describe(fd.as_fd())?.layout;
     let mut key = vec![0_u8; usize::try_from(layout.key_size).unwrap_or(usize::MAX)];

@@ -3,11 +3,15 @@
 //! Each test that needs the kernel has a [`Place`] of its own; where programs are attached, a cgroup of its own.
 
 use std::{
-    fs, thread,
+    fs,
+    net::Ipv4Addr,
+    thread,
     time::{Duration, Instant},
 };
 
-use lb_abi::{Address, Frontend, FrontendKey, Service, SlotKey, SourceKey, address_flags, capacity};
+use lb_abi::{
+    Address, Config, Frontend, FrontendKey, Meta, Service, SlotKey, SourceKey, address_flags, capacity,
+};
 use lb_loader::{ALLOW_MULTI, HeldProgram, Hook, attach_legacy, programs_attached};
 use reference_agent::{
     control::{Control, Planner},
@@ -370,4 +374,32 @@ fn hooks_attach_evict_what_an_earlier_load_left_and_leave_the_rest() {
     for hook in Hook::ALL {
         assert_eq!(running(hook), [0; 0], "programs at {hook}");
     }
+}
+
+#[test]
+fn a_configuration_that_another_program_has_changed_is_written_again() {
+    let Some(place) = Place::new("a_configuration_that_another_program_has_changed_is_written_again") else {
+        return;
+    };
+    let mut datapath = place.open();
+    let address = Some(Ipv4Addr::new(192, 0, 2, 1));
+    datapath.set_addresses(address, None).expect("it is written");
+    let config = || {
+        let maps = lb_loader::read_pinned(place.bpffs()).expect("pinned maps");
+        maps.config().expect("CONFIG is read")
+    };
+    let right = config();
+    let maps = place.bpffs().join("plumbline/v1/maps");
+    let overwrite = |map: &str, value: &[u8]| {
+        lb_loader::put_pinned(&maps.join(map), &[0; 4], value).expect("it is overwritten");
+    };
+    overwrite("CONFIG", &[0; size_of::<Config>()]);
+    assert_ne!(config(), right);
+    datapath.set_addresses(address, None).expect("it is written");
+    assert_eq!(config(), right, "all of it");
+    // Without its magic, nobody would know the maps.
+    overwrite("META", &[0; size_of::<Meta>()]);
+    assert!(lb_loader::read_pinned(place.bpffs()).is_err());
+    datapath.set_addresses(address, None).expect("it is written");
+    assert_eq!(config(), right);
 }

@@ -9,7 +9,7 @@ use std::{
     os::fd::{AsFd as _, OwnedFd},
 };
 
-use lb_abi::Config;
+use lb_abi::{Config, Meta};
 use nix::fcntl::Flock;
 
 use crate::{
@@ -262,6 +262,32 @@ impl Datapath {
     /// The cgroup whose sockets the socket programs are for.
     pub const fn cgroup(&self) -> &Cgroup {
         &self.cgroup
+    }
+
+    /// Writes META again if another program has overwritten it: without its magic, the programs leave everything alone. A META by which the
+    /// maps were taken out of use ([`retire`](crate::retire)) stays. `true`: it was written.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn restore_meta(&self) -> Result<bool, LoaderError> {
+        let map = self.programs.map(MapName::Meta)?;
+        let key = 0_u32;
+        let mut found = Meta {
+            magic: [0; 8],
+            abi: 0,
+            pad: 0,
+        };
+        // SAFETY: the sizes of META's key and value, which `Programs::map` has checked.
+        unsafe { sys::map::lookup(map.as_fd(), &raw const key, &raw mut found) }
+            .map_err(LoaderError::kernel("read META"))?;
+        if found.magic == Meta::CURRENT.magic {
+            return Ok(false);
+        }
+        let value = Meta::CURRENT;
+        // SAFETY: as above.
+        unsafe { sys::map::update(map.as_fd(), &raw const key, &raw const value) }
+            .map_err(LoaderError::kernel("write META"))?;
+        Ok(true)
     }
 
     /// The id of META, by which programs of this set of maps are known.
