@@ -1,4 +1,4 @@
-//! What an implementation has on a node, removed by a third party: `plumbline node wipe`.
+//! What an implementation has on a node, removed or overwritten by a third party: `plumbline node wipe`.
 //!
 //! Nothing undoes it: the implementation must. Rules go with their tables, of which those that were there before it are
 //! never given.
@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, path::PathBuf, process::Command};
 
 use cluster::Cluster;
 use doctor::{Evicted, Scope, evict, inventory};
-use lb_loader::empty_map_by_id;
+use lb_loader::{empty_map_by_id, zero_map_by_id};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -16,6 +16,10 @@ use crate::{
     object_counts::{KEEPING, MAPS_IN_HASH, kind},
 };
 
+/// Types of maps whose values are overwritten (`enum bpf_map_type`): hash, array, longest prefix. Those that forget by themselves hold what
+/// programs have noted, not what an implementation keeps there.
+const WITH_VALUES: [u32; 3] = [1, 2, 11];
+
 /// What is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wiped<'a> {
@@ -23,6 +27,8 @@ pub enum Wiped<'a> {
     Programs,
     /// Entries of the maps of these programs, but of those that forget by themselves.
     Entries,
+    /// The values of maps of these programs are filled with zeros.
+    Values,
     /// Tables of nftables, each by its family and name.
     Tables(&'a [String]),
 }
@@ -39,12 +45,15 @@ pub struct Arguments {
     /// Remove entries of maps
     #[arg(long)]
     entries: bool,
+    /// Fill the values of maps with zeros
+    #[arg(long)]
+    values: bool,
     /// A table of nftables to delete, such as 'ip nat'
     #[arg(long, value_name = "FAMILY NAME")]
     table: Vec<String>,
 }
 
-/// How much was removed.
+/// How much was removed or overwritten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Removed(pub usize);
 
@@ -59,6 +68,7 @@ impl Removed {
         match what {
             Wiped::Programs => arguments.push("--programs"),
             Wiped::Entries => arguments.push("--entries"),
+            Wiped::Values => arguments.push("--values"),
             Wiped::Tables(tables) => arguments.extend(tables.iter().flat_map(|table| ["--table", &**table])),
         }
         commands::plumbline(cluster, node, &arguments).await
@@ -80,7 +90,7 @@ pub fn wipe(arguments: &Arguments) -> Result<Removed, String> {
             Err(error) => return Err(format!("can't start nft: {error}")),
         }
     }
-    if !arguments.programs && !arguments.entries {
+    if !arguments.programs && !arguments.entries && !arguments.values {
         return Ok(Removed(removed));
     }
     let scope = Scope {
@@ -90,14 +100,17 @@ pub fn wipe(arguments: &Arguments) -> Result<Removed, String> {
     };
     let mut found = inventory(&scope).map_err(message)?.attachments;
     found.retain(|found| kind(found, &arguments.cgroup).is_some());
-    if arguments.entries {
+    if arguments.entries || arguments.values {
         let maps: BTreeMap<u32, u32> = found
             .iter()
             .flat_map(|found| &found.program.maps)
             .map(|map| (map.id, map.map_type))
             .collect();
         for (id, map_type) in maps {
-            if KEEPING.contains(&map_type) && map_type != MAPS_IN_HASH {
+            if arguments.values && WITH_VALUES.contains(&map_type) {
+                removed += zero_map_by_id(id).map_err(message)?;
+            }
+            if arguments.entries && KEEPING.contains(&map_type) && map_type != MAPS_IN_HASH {
                 removed += empty_map_by_id(id).map_err(message)?;
             }
         }

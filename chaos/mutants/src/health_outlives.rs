@@ -64,7 +64,7 @@ impl<F: FnMut(u16) + Send> DesiredState for HealthOutlives<F> {
 }
 
 /// The helper: leaves the agent's cgroup for one above, waits until the agent has ended, and answers all that ask at `port`
-/// with 200 for [`ANSWERS`].
+/// with 200 for 150 s.
 ///
 /// # Errors
 /// The cgroup's or the socket's.

@@ -35,7 +35,15 @@ pub type Desired = Box<dyn DesiredState>;
 pub fn simulated(kind: FaultKind) -> bool {
     !matches!(
         kind,
-        FaultKind::ProgramsLeft | FaultKind::ProgramsDetached | FaultKind::PacketsLost
+        FaultKind::AgentOtherMode
+            | FaultKind::ProgramsLeft
+            | FaultKind::ProgramsDetached
+            | FaultKind::ProgramsForeign
+            | FaultKind::ValuesOverwritten
+            | FaultKind::AddressAdded
+            | FaultKind::PacketsLost
+            | FaultKind::DeviceDown
+            | FaultKind::PowerLost
     )
 }
 

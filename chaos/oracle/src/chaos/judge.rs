@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{ChaosHistory, Frontend, window::Window};
+use super::{ChaosHistory, Frontend, connections, window::Window};
 use crate::{
     history::{Attempt, Outcome, Stage, Transport},
     outcome::faithful,
@@ -27,6 +27,10 @@ pub enum Broken {
     Stale,
     /// Failed, although the frontend had endpoints in each state that its node may have been in.
     Unserved,
+    /// An established connection was answered by another backend than before.
+    Moved,
+    /// An established connection has ended or gets no answer, although its backend was an endpoint all along.
+    Cut,
 }
 
 impl Broken {
@@ -37,6 +41,8 @@ impl Broken {
             Self::Misdelivered => "an answer by an endpoint of this frontend, or none",
             Self::Stale => "an answer by an endpoint of now, or none",
             Self::Unserved => "an answer: there was an endpoint all along",
+            Self::Moved => "answers on one connection by one backend",
+            Self::Cut => "the connection goes on: its backend was an endpoint all along",
         }
     }
 
@@ -47,6 +53,8 @@ impl Broken {
             Self::Misdelivered => "answered by what was never an endpoint of this frontend",
             Self::Stale => "answered by a former endpoint",
             Self::Unserved => "not answered",
+            Self::Moved => "answered by another backend than before, on one connection",
+            Self::Cut => "not answered, on an established connection",
         }
     }
 }
@@ -76,8 +84,10 @@ pub fn judge(history: &ChaosHistory) -> Outside<'_> {
         let of_this = attempts
             .iter()
             .filter(|one| one.target == frontend.target && one.transport == frontend.transport);
+        let (later, new) = connections::apart(of_this.copied());
+        connections::judge_later(history, frontend, &later, &mut outside);
         let mut by_nodes: BTreeMap<BTreeSet<&str>, Vec<&Attempt>> = BTreeMap::new();
-        for attempt in of_this {
+        for attempt in new {
             let nodes = nodes_of(history, frontend, attempt);
             by_nodes.entry(nodes).or_default().push(attempt);
         }
@@ -187,7 +197,7 @@ fn verdict(frontend: &Frontend, possible: &[usize], attempt: &Attempt) -> (Optio
 }
 
 /// The identity of the backend that answered. An answer that is no backend's, such as a gateway's, is none (rule 8 of the catalogue).
-fn answered_by(attempt: &Attempt) -> Option<&str> {
+pub(super) fn answered_by(attempt: &Attempt) -> Option<&str> {
     match &attempt.outcome {
         Outcome::Answered { answer, .. } if faithful(answer, attempt) => Some(&answer.identity),
         _ => None,
@@ -195,7 +205,7 @@ fn answered_by(attempt: &Attempt) -> Option<&str> {
 }
 
 /// The client could not even try.
-fn is_own_failure(outcome: &Outcome) -> bool {
+pub(super) fn is_own_failure(outcome: &Outcome) -> bool {
     matches!(
         outcome,
         Outcome::Failed {

@@ -7,7 +7,9 @@
 //! ```
 //!
 //! - `window.rs`: until when a node may go on with a state, and when its clients may get no answer.
-//! - `judge.rs`: the verdict on each attempt. `tests.rs`: histories, good and bad.
+//! - `judge.rs`: the verdict on each attempt; `connections.rs`: on what follows on an established connection.
+//! - `tests.rs`: histories, good and bad.
+mod connections;
 mod judge;
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 use std::{collections::BTreeMap, net::SocketAddr};
 
 use super::*;
-use crate::history::{Answer, Outcome, Stage};
+use crate::history::{Answer, Exchange, Outcome, Stage};
 
 const S: u64 = 1_000_000;
 const TO: &str = "10.96.0.1:80";
@@ -265,4 +265,61 @@ fn a_history_is_the_same_after_it_was_stored() {
     all.attempts = vec![attempt(5, Some("b1")), attempt(6, None)];
     let text = serde_json::to_string(&all).unwrap();
     assert_eq!(serde_json::from_str::<ChaosHistory>(&text).unwrap(), all);
+}
+
+/// Exchanges on one connection, one in a second from the first on.
+fn connection(from: u64, answers: &[Option<&str>]) -> Vec<Attempt> {
+    let each = answers.iter().zip(0_u32..).map(|(by, sequence)| Attempt {
+        exchange: Some(Exchange {
+            flow: 0,
+            socket: 0,
+            sequence,
+        }),
+        ..attempt(from + 10 * u64::from(sequence), *by)
+    });
+    each.collect()
+}
+
+#[test]
+fn an_established_connection_goes_on_while_its_backend_is_an_endpoint() {
+    let mut all = history(&[(0, &["b1", "b2"]), (10, &["b1"])]);
+    all.attempts = connection(50, &[Some("b1"); 20]);
+    assert_eq!(broken(&all), []);
+    assert_eq!(judge(&all).judged, 20);
+    all.attempts = connection(50, &[Some("b1"), Some("b1"), None]);
+    assert_eq!(broken(&all), [(Broken::Cut, 70)]);
+    // Agents that are late or dead cut nothing.
+    all.disturbances = vec![disturbance(None, 5, 6, Excuses::Late)];
+    assert_eq!(broken(&all), [(Broken::Cut, 70)]);
+    // Lost packets do, on whichever node.
+    all.disturbances = vec![disturbance(Some("node2"), 5, 6, Excuses::Lost)];
+    assert_eq!((broken(&all), judge(&all).excused), (vec![], 1));
+    all.disturbances = vec![disturbance(None, 30, 31, Excuses::Lost)];
+    assert_eq!(broken(&all), [(Broken::Cut, 70)], "that comes later");
+}
+
+#[test]
+fn a_connection_whose_backend_has_left_may_end_or_go_on() {
+    let mut all = history(&[(0, &["b1"]), (6, &["b2"]), (7, &["b1"])]);
+    for last in [Some("b1"), None] {
+        all.attempts = connection(50, &[Some("b1"), Some("b1"), Some("b1"), last]);
+        assert_eq!(broken(&all), [], "{last:?}");
+    }
+}
+
+#[test]
+fn a_connection_never_gets_another_backend() {
+    let mut all = history(&[(0, &["b1"]), (6, &["b2"])]);
+    all.attempts = connection(50, &[Some("b1"), Some("b1"), Some("b2")]);
+    all.disturbances = vec![disturbance(None, 5, 6, Excuses::Lost)];
+    assert_eq!(broken(&all), [(Broken::Moved, 70)], "nothing excuses that");
+}
+
+#[test]
+fn the_first_exchange_of_a_connection_is_an_attempt_like_others() {
+    let mut all = history(&[(0, &["b1"])]);
+    all.attempts = connection(50, &[None]);
+    assert_eq!(broken(&all), [(Broken::Unserved, 50)]);
+    all.attempts = connection(50, &[Some("b3"), Some("b3")]);
+    assert_eq!(broken(&all), [(Broken::Misdelivered, 50)]);
 }

@@ -6,18 +6,26 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cluster::{ApiFault, Capability, Clients, Fault as Answers, LONGEST, Place, Refusal, Stop, users};
-use faults::{As, At, Found, LeftoverPrograms, Reattached, Removed, Staging, StoppedAgent, Wiped};
+use cluster::{
+    ApiFault, Capability, Clients, Family, Fault as Answers, LONGEST, Place, Refusal, Stop, Variant, users,
+};
+use faults::{
+    As, At, ForeignPrograms, Found, LeftoverPrograms, Reattached, Removed, Staging, StoppedAgent, Wiped,
+};
 use harness::{
     agents::{self, Killed},
     api_faults,
-    commands::Lasting,
+    commands::{Lasting, output},
     context::Context,
+    frontends::node_addresses,
     history::now_us,
     verdict::Halt,
     waiting::{Within, has_lasted},
 };
-use oracle::chaos::Disturbance;
+use oracle::{
+    chaos::Disturbance,
+    finding::{Finding, Weight},
+};
 
 use super::schedule::{Fault, FaultKind};
 
@@ -41,8 +49,12 @@ const EXPIRES: Duration = Duration::from_secs(1800);
 const WIPED: Duration = Duration::from_secs(30);
 /// Hooks of programs that are left over.
 const CONNECT: [&str; 2] = ["connect4", "connect6"];
+/// The axis of programs of others.
+const FOREIGN: &str = "programs of another owner stay";
 /// The table of rules that drop packets.
 const TABLE: &str = "inet plumbline_chaos";
+/// Addresses for documentation (RFC 5737, RFC 3849): no other machine has them.
+const FURTHER: [&str; 2] = ["192.0.2.77/32", "2001:db8::77/128"];
 
 /// Kinds of faults that can be made in the cluster of a case, with its target.
 ///
@@ -55,15 +67,14 @@ pub async fn available(cx: &Context) -> Result<BTreeSet<FaultKind>, Halt> {
         Some(node) if on_nodes => Found::on(cx.cluster(), node, EXPIRES).await?,
         _ => Found::default(),
     };
-    let has_nft = match cx.nodes().into_iter().next() {
-        Some(node) if on_nodes => {
-            let place = Place::Host { node };
-            harness::commands::output(cx, &place, "nft --version")
-                .await
-                .is_ok()
-        }
-        _ => false,
-    };
+    let (mut has_nft, mut has_ip) = (false, false);
+    if let Some(node) = cx.nodes().into_iter().next().filter(|_| on_nodes) {
+        let place = Place::Host { node };
+        has_nft = output(cx, &place, "nft --version").await.is_ok();
+        has_ip = output(cx, &place, "ip -V").await.is_ok();
+    }
+    // Elsewhere, what the suite does on a node goes by the device, too.
+    let is_lab = cx.cluster().describe().provider == "lab";
     let has_connect = CONNECT.iter().any(|hook| found.is_at(hook));
     let can = |kind: &FaultKind| match kind {
         FaultKind::WatchesCut
@@ -85,8 +96,16 @@ pub async fn available(cx: &Context) -> Result<BTreeSet<FaultKind>, Halt> {
         FaultKind::ProgramsLeft => has(Capability::AgentPins) && has_connect,
         FaultKind::WritesFail => has(Capability::WriteFailures),
         FaultKind::EntriesWiped => has(Capability::Baseline) && found.added.has("maps"),
+        FaultKind::ValuesOverwritten => has(Capability::Baseline) && found.added.has("maps"),
         FaultKind::ProgramsDetached => has(Capability::Baseline) && found.added.has_programs(),
+        FaultKind::ProgramsForeign => on_nodes,
+        FaultKind::AgentOtherMode => {
+            on_nodes && cx.cluster().describe().variants.contains(&Variant::OtherMode)
+        }
+        FaultKind::AddressAdded => has_ip,
         FaultKind::PacketsLost => has_nft,
+        FaultKind::DeviceDown => has_ip && is_lab && cx.nodes().len() > 1,
+        FaultKind::PowerLost => has(Capability::PowerLoss),
     };
     Ok(FaultKind::ALL.into_iter().filter(can).collect())
 }
@@ -125,11 +144,11 @@ pub async fn make(cx: &Context, fault: &Fault) -> Result<Made, Halt> {
         kind if kind.is_of_api() => api(cx, kind, &on, lasts).await?,
         kind => on_nodes(cx, kind, &on, lasts).await?,
     }
-    let more = match fault.kind {
-        FaultKind::EntriesWiped | FaultKind::ProgramsDetached => WIPED,
-        _ => Duration::ZERO,
+    let more = if fault.kind.is_of_state() {
+        WIPED
+    } else {
+        Duration::ZERO
     };
-    let of_packets = fault.kind == FaultKind::PacketsLost;
     let more = u64::try_from(more.as_micros()).unwrap_or(u64::MAX);
     let disturbance = Disturbance {
         what: match &node {
@@ -137,7 +156,7 @@ pub async fn make(cx: &Context, fault: &Fault) -> Result<Made, Halt> {
             None => fault.kind.words().to_owned(),
         },
         // Packets from other nodes to backends of this one are lost, too.
-        node: node.filter(|_| !of_packets),
+        node: node.filter(|_| !fault.kind.is_of_links()),
         from_us,
         until_us: now_us().saturating_add(more),
         excuses: fault.kind.excuses(),
@@ -236,38 +255,175 @@ async fn on_nodes(cx: &Context, kind: FaultKind, nodes: &[String], lasts: Durati
                 watched.heal().await?;
             }
         }
-        FaultKind::EntriesWiped | FaultKind::ProgramsDetached => {
+        FaultKind::AgentOtherMode => {
+            for node in nodes {
+                other_mode(cx, node, lasts).await?;
+            }
+        }
+        FaultKind::EntriesWiped | FaultKind::ValuesOverwritten | FaultKind::ProgramsDetached => {
             let what = match kind {
                 FaultKind::EntriesWiped => Wiped::Entries,
+                FaultKind::ValuesOverwritten => Wiped::Values,
                 _ => Wiped::Programs,
             };
             for node in nodes {
                 let Removed(count) = Removed::from(cx.cluster(), node, what).await?;
                 cx.fault(&format!("{}: {count} on {node}", kind.words()));
                 if count == 0 {
-                    return Err(not_witnessed(kind, node, "there was nothing to remove"));
+                    return Err(not_witnessed(kind, node, "there was nothing"));
                 }
             }
         }
-        _ => {
-            let mut dropping = Vec::new();
-            let begin = format!(
-                "nft add table {TABLE}\n\
-                 nft 'add chain {TABLE} in {{ type filter hook prerouting priority -310 ; }}'\n\
-                 nft 'add rule {TABLE} in iifname != \"lo\" meta l4proto {{ tcp, udp }} numgen random mod 20 == 0 drop'"
-            );
-            let end = format!("nft delete table {TABLE}");
+        FaultKind::ProgramsForeign => foreign(cx, nodes, lasts).await?,
+        FaultKind::PowerLost => {
+            let mut lost = Vec::new();
             for node in nodes {
-                let place = Place::Host { node: node.clone() };
-                dropping.push(Lasting::begin(cx, &place, [&begin, &end], LONGEST).await?);
+                lost.push(api_faults::lose_power(cx, node, LONGEST).await?);
             }
             last(lasts).await;
-            for one in dropping {
-                one.end(cx).await?;
+            for one in lost {
+                one.heal().await?;
             }
         }
+        kind => changed(cx, kind, nodes, lasts).await?,
     }
     Ok(())
+}
+
+/// Changes nodes by commands, for a while.
+async fn changed(cx: &Context, kind: FaultKind, nodes: &[String], lasts: Duration) -> Result<(), Halt> {
+    let mut changed = Vec::new();
+    for node in nodes {
+        let place = Place::Host { node: node.clone() };
+        let [begin, end] = match kind {
+            FaultKind::AddressAdded => {
+                let device = uplink(cx, node).await?;
+                let further = cx.families().into_iter().map(|family| match family {
+                    Family::IPv4 => FURTHER[0],
+                    Family::IPv6 => FURTHER[1],
+                });
+                let each = |verb: &str| -> String {
+                    let each = further
+                        .clone()
+                        .map(|address| format!("ip address {verb} {address} dev {device}"));
+                    each.collect::<Vec<_>>().join(" && ")
+                };
+                [each("add"), each("delete")]
+            }
+            FaultKind::DeviceDown => {
+                let device = uplink(cx, node).await?;
+                [
+                    format!("ip link set {device} down"),
+                    restored(cx, &place, &device).await?,
+                ]
+            }
+            _ => [
+                format!(
+                    "nft add table {TABLE}\n\
+                     nft 'add chain {TABLE} in {{ type filter hook prerouting priority -310 ; }}'\n\
+                     nft 'add rule {TABLE} in iifname != \"lo\" meta l4proto {{ tcp, udp }} numgen random mod 20 == 0 drop'"
+                ),
+                format!("nft delete table {TABLE}"),
+            ],
+        };
+        changed.push(Lasting::begin(cx, &place, [&begin, &end], LONGEST).await?);
+    }
+    last(lasts).await;
+    for one in changed {
+        one.end(cx).await?;
+    }
+    Ok(())
+}
+
+/// The device by which a node reaches the others.
+async fn uplink(cx: &Context, node: &str) -> Result<String, Halt> {
+    let families = cx.families();
+    let addresses = families.iter().flat_map(|family| node_addresses(cx, *family));
+    let Some((_, address)) = addresses.into_iter().find(|(other, _)| other != node) else {
+        return Err(Halt::Harness(format!("no node beside {node} has an address")));
+    };
+    let place = Place::Host {
+        node: node.to_owned(),
+    };
+    let route = output(cx, &place, &format!("ip -oneline route get {address}")).await?;
+    let mut words = route.split_whitespace().skip_while(|word| *word != "dev");
+    match words.nth(1) {
+        Some(device) => Ok(device.to_owned()),
+        None => Err(Halt::Harness(format!("{node}: no device in {route:?}"))),
+    }
+}
+
+/// Commands that bring up a device again, with the addresses and routes that it has now: the kernel forgets routes by it, and
+/// addresses of IPv6.
+async fn restored(cx: &Context, place: &Place, device: &str) -> Result<String, Halt> {
+    let addresses = format!("ip -6 -oneline address show dev {device} scope global");
+    let addresses = output(cx, place, &addresses).await?;
+    let mut commands = vec![format!("ip link set {device} up")];
+    for line in addresses.lines() {
+        let words = line.split_whitespace().skip_while(|word| *word != "inet6");
+        let address = words.skip(1).take(1);
+        commands.extend(address.map(|address| format!("ip address replace {address} dev {device} nodad")));
+    }
+    for version in ["-4", "-6"] {
+        let routes = output(cx, place, &format!("ip {version} route show dev {device}")).await?;
+        // The kernel makes its own when the device comes up.
+        let made = |route: &&str| !route.contains("proto kernel");
+        let again = |route: &str| format!("ip {version} route replace {} dev {device}", route.trim());
+        commands.extend(routes.lines().filter(made).map(again));
+    }
+    Ok(commands.join(" && "))
+}
+
+/// Attaches programs of another owner, which only count.
+async fn foreign(cx: &Context, nodes: &[String], lasts: Duration) -> Result<(), Halt> {
+    let mut all = Vec::new();
+    for node in nodes {
+        let families = cx.families();
+        let mut addresses = families.iter().flat_map(|family| node_addresses(cx, *family));
+        let Some((_, address)) = addresses.find(|(other, _)| other == node) else {
+            return Err(Halt::Harness(format!("{node} has no address")));
+        };
+        all.push((
+            node,
+            ForeignPrograms::attach(cx.cluster(), node, &CONNECT, address, LONGEST).await?,
+        ));
+        cx.fault(&format!("programs of another owner on {node}"));
+    }
+    last(lasts).await;
+    for (node, mut programs) in all {
+        let tallies = programs.count().await?;
+        let gone = tallies.into_iter().filter(|tally| !tally.attached);
+        let findings = gone.map(|tally| Finding {
+            weight: Weight::Violation,
+            subject: format!("a program of another owner at {} of {node}", tally.place),
+            expected: "it stays attached".to_owned(),
+            found: "it is detached".to_owned(),
+            first: Vec::new(),
+            counted: None,
+        });
+        cx.axes().judged(FOREIGN, findings.collect());
+        programs.heal().await?;
+        cx.fault(&format!("over: programs of another owner on {node}"));
+    }
+    Ok(())
+}
+
+/// The agent of a node ends, and runs in its other configuration for a while.
+async fn other_mode(cx: &Context, node: &str, lasts: Duration) -> Result<(), Halt> {
+    let ready = async |before| {
+        let within = Within::from_now(cx.limits().heal);
+        agents::ready(cx, node, &before, within).await.map(drop)
+    };
+    let before = cx.cluster().agents()?.state(node).await?;
+    let agent = StoppedAgent::stop(cx.faults(), node, Stop::Term).await?;
+    let switched = agent.start_as(Variant::OtherMode).await?;
+    cx.fault(&format!("agent of {node} ended, and started in its other mode"));
+    ready(before).await?;
+    last(lasts).await;
+    let before = cx.cluster().agents()?.state(node).await?;
+    switched.heal().await?;
+    cx.fault(&format!("agent of {node} started in its own mode"));
+    ready(before).await
 }
 
 /// Lets a fault last.

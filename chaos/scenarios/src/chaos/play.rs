@@ -9,6 +9,7 @@ use harness::{
     context::Context,
     destination::Destination,
     fence,
+    flows::Flows,
     history::now_us,
     probing,
     verdict::Halt,
@@ -18,7 +19,7 @@ use oracle::{
     chaos::{Broken, ChaosHistory, Disturbance, Tolerance, judge},
     check::{PROBES_PER_BACKEND, Permitted},
     finding::{Finding, SHOWN, Weight},
-    history::Attempt,
+    history::{Attempt, Transport},
 };
 
 use super::{
@@ -33,6 +34,8 @@ pub const MEANWHILE: &str = "while faults come and go";
 pub const HEALED: &str = "when all is healed";
 /// From one probe of a client to the next at the same frontend.
 const PACE: Duration = Duration::from_millis(150);
+/// From one exchange on an established connection to the next.
+const EXCHANGE: Duration = Duration::from_millis(500);
 /// The window by which the harness reckons this pace: it has room for twice the fewest probes that decide a frontend.
 const WINDOW: Duration = PACE.saturating_mul(2 * PROBES_PER_BACKEND as u32);
 /// Fewer attempts that decide something show nothing.
@@ -55,6 +58,8 @@ pub async fn play(cx: &Context, schedule: &Schedule, brief: bool) -> Result<Chao
     for (clients, targets) in &groups {
         probing::control(cx, "all serve", clients, targets, within).await?;
     }
+
+    let mut established = established(cx, &groups, within).await?;
 
     cx.phase("chaos: Services change, and faults come and go");
     let mut windows = Vec::new();
@@ -89,6 +94,7 @@ pub async fn play(cx: &Context, schedule: &Schedule, brief: bool) -> Result<Chao
         for window in std::mem::take(&mut windows) {
             attempts.extend(window.end().await?);
         }
+        attempts.extend(std::mem::replace(&mut established, Flows::none()).end().await?);
         let history = history(cx, &staged, began_us, &disturbances, attempts);
         if !judge(&history).attempts.is_empty() {
             heal(cx, left).await?;
@@ -106,12 +112,28 @@ pub async fn play(cx: &Context, schedule: &Schedule, brief: bool) -> Result<Chao
     for window in windows {
         attempts.extend(window.end().await?);
     }
+    attempts.extend(established.end().await?);
     heal(cx, left).await?;
 
     cx.phase("verdict: what clients saw against the order of the API");
     let history = history(cx, &staged, began_us, &disturbances, attempts);
     verdict(cx, &history);
     Ok(history)
+}
+
+/// A connection to every frontend of TCP, dealt to the clients in turn, which goes on until the end.
+async fn established(
+    cx: &Context,
+    groups: &[(Vec<Client>, Vec<Destination>)],
+    within: Within,
+) -> Result<Flows, Halt> {
+    let mut all = Flows::none();
+    for (clients, targets) in groups {
+        let is_tcp = |target: &&Destination| target.transport == Transport::Tcp;
+        let targets: Vec<_> = targets.iter().filter(is_tcp).cloned().collect();
+        all = all.and(Flows::open_every(cx, clients, &targets, 1, EXCHANGE, within).await?);
+    }
+    Ok(all)
 }
 
 /// Removes what was left over until now: the agent had to cope with it.

@@ -13,9 +13,9 @@ pub const SLICES: u8 = 2 * SERVICES;
 pub const BACKENDS: u8 = 4;
 /// Node ports that Services pass on to each other.
 pub const NODE_PORTS: u8 = 2;
-/// The longest schedule, in milliseconds: clients probe for twenty minutes at most, and a history is judged as a whole. Longer runs
-/// are several seeds.
-pub const LONGEST_MS: u32 = 15 * 60 * 1000;
+/// The longest schedule, in milliseconds: clients hold connections for a quarter of an hour at most, and a history is judged as a whole.
+/// Longer runs are several seeds.
+pub const LONGEST_MS: u32 = 10 * 60 * 1000;
 
 /// The longest fault, in milliseconds: less than [`cluster::LONGEST`], when it would end by itself.
 pub const LONGEST_FAULT_MS: u32 = 500 * 1000;
@@ -200,19 +200,31 @@ pub enum FaultKind {
     PinsLost,
     /// Programs of the agent's former load stay attached to its cgroup beside those of a new agent, which finds no pin of them.
     ProgramsLeft,
+    /// The agent runs in its other configuration for a while.
+    AgentOtherMode,
     /// Some of the agent's writes to the kernel fail.
     WritesFail,
     /// The entries of the agent's maps are removed.
     EntriesWiped,
+    /// The values in the agent's maps are filled with zeros.
+    ValuesOverwritten,
     /// The agent's programs are detached.
     ProgramsDetached,
+    /// Programs of another owner, which change nothing, are at the same hooks.
+    ProgramsForeign,
+    /// The node has one address more.
+    AddressAdded,
     /// The node drops one of twenty packets.
     PacketsLost,
+    /// The node's device to the others is down.
+    DeviceDown,
+    /// The node has no power.
+    PowerLost,
 }
 
 impl FaultKind {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 28] = [
         Self::WatchesCut,
         Self::EventsDelayed,
         Self::EventsDropped,
@@ -231,10 +243,16 @@ impl FaultKind {
         Self::AgentAfresh,
         Self::PinsLost,
         Self::ProgramsLeft,
+        Self::AgentOtherMode,
         Self::WritesFail,
         Self::EntriesWiped,
+        Self::ValuesOverwritten,
         Self::ProgramsDetached,
+        Self::ProgramsForeign,
+        Self::AddressAdded,
         Self::PacketsLost,
+        Self::DeviceDown,
+        Self::PowerLost,
     ];
 
     /// Name in files and on the command line.
@@ -259,10 +277,16 @@ impl FaultKind {
             Self::AgentAfresh => "agent-afresh",
             Self::PinsLost => "pins-lost",
             Self::ProgramsLeft => "programs-left",
+            Self::AgentOtherMode => "agent-other-mode",
             Self::WritesFail => "writes-fail",
             Self::EntriesWiped => "entries-wiped",
+            Self::ValuesOverwritten => "values-overwritten",
             Self::ProgramsDetached => "programs-detached",
+            Self::ProgramsForeign => "programs-foreign",
+            Self::AddressAdded => "address-added",
             Self::PacketsLost => "packets-lost",
+            Self::DeviceDown => "device-down",
+            Self::PowerLost => "power-lost",
         }
     }
 
@@ -288,10 +312,16 @@ impl FaultKind {
             Self::AgentAfresh => "the agent is stopped, cleaned up and started",
             Self::PinsLost => "the agent is killed, its pins are deleted, and it is started",
             Self::ProgramsLeft => "programs of a former load stay attached beside a new agent's",
+            Self::AgentOtherMode => "the agent runs in its other configuration for a while",
             Self::WritesFail => "one of four of the agent's writes to the kernel fails",
             Self::EntriesWiped => "the entries of the agent's maps are removed",
+            Self::ValuesOverwritten => "the values in the agent's maps are filled with zeros",
             Self::ProgramsDetached => "the agent's programs are detached",
+            Self::ProgramsForeign => "programs of another owner are at the same hooks",
+            Self::AddressAdded => "the node has one address more for a while",
             Self::PacketsLost => "one of twenty packets is dropped",
+            Self::DeviceDown => "the node's device to the others is down for a while",
+            Self::PowerLost => "the node has no power for a while",
         }
     }
 
@@ -302,9 +332,13 @@ impl FaultKind {
             Self::AgentAfresh
             | Self::PinsLost
             | Self::ProgramsLeft
+            | Self::AgentOtherMode
             | Self::EntriesWiped
+            | Self::ValuesOverwritten
             | Self::ProgramsDetached
-            | Self::PacketsLost => Excuses::Lost,
+            | Self::PacketsLost
+            | Self::DeviceDown
+            | Self::PowerLost => Excuses::Lost,
             _ => Excuses::Late,
         }
     }
@@ -325,8 +359,24 @@ impl FaultKind {
                 | Self::AgentAfresh
                 | Self::PinsLost
                 | Self::EntriesWiped
+                | Self::ValuesOverwritten
                 | Self::ProgramsDetached
         )
+    }
+
+    /// Whether a third party takes an implementation's state away: it notices that by itself, or not at all.
+    #[must_use]
+    pub fn is_of_state(self) -> bool {
+        matches!(
+            self,
+            Self::EntriesWiped | Self::ValuesOverwritten | Self::ProgramsDetached
+        )
+    }
+
+    /// Whether clients of other nodes meet it, too: packets between theirs and this one are lost.
+    #[must_use]
+    pub fn is_of_links(self) -> bool {
+        matches!(self, Self::PacketsLost | Self::DeviceDown | Self::PowerLost)
     }
 }
 

@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn what_can_not_be_meant_is_refused_with_what_was_expected() {
         for (found, part) in [
-            (lasts("1s").unwrap_err(), "expected 5s to 15m"),
+            (lasts("1s").unwrap_err(), "expected 5s to 10m"),
             (lasts("2h").unwrap_err(), "chaos sweep"),
             (lasts("x").unwrap_err(), "such as 60s"),
             (fault("agent-kiled").unwrap_err(), "agent-killed"),

@@ -18,6 +18,20 @@ struct Measured {
     case: Duration,
 }
 
+impl Measured {
+    /// A case of the catalogue takes the average; one that says how long it takes at least, such as a schedule of chaos, that and
+    /// what is around it.
+    fn of(&self, case: &Case) -> Duration {
+        if case.takes_at_least.is_zero() {
+            return self.case;
+        }
+        self.case.max(case.takes_at_least + AROUND)
+    }
+}
+
+/// Staging, control and final reads of a case that lasts for a given time.
+const AROUND: Duration = Duration::from_secs(50);
+
 /// 51 cases in 279 s, 2,932 s of cases.
 const LAB: Measured = Measured {
     run: Duration::from_millis(5_500),
@@ -85,6 +99,10 @@ impl Durations {
                     Place::Labs => by_measured(measured, cases.len(), machine::processors()),
                     Place::Cluster { at_once } => by_case(measured, cases.len(), at_once),
                 };
+                let each = cases.iter().map(|case| measured.of(case));
+                let longer = each.clone().sum::<Duration>().as_secs_f64()
+                    / (measured.case.as_secs_f64() * cases.len() as f64);
+                let run = run.mul_f64(longer).max(each.max().unwrap_or_default());
                 (Some(run), Basis::Measured(place))
             }
             (None, None) => (None, Basis::None),
@@ -92,7 +110,7 @@ impl Durations {
         let average = self.average().unwrap_or_default();
         let of = |case: &Case| match (&basis, measured) {
             (Basis::LastRun, _) => self.cases.get(case.id).copied().unwrap_or(average),
-            (Basis::Measured(_), Some(measured)) => measured.case,
+            (Basis::Measured(_), Some(measured)) => measured.of(case),
             _ => case.longest,
         };
         let cases = cases.iter().map(|case| (case.id, of(case))).collect();
@@ -253,6 +271,12 @@ mod tests {
             text.split_once(',').map(|(about, _)| about)
         );
         let one = cases(&["clusterip-from-pod"]);
+        let of_a_minute = [Case {
+            takes_at_least: Duration::from_secs(60),
+            ..one[0]
+        }];
+        let of_a_minute = none.expected_of(&of_a_minute, Profile::Lab, Place::Labs);
+        assert_eq!(of_a_minute.about().as_deref(), Some("about 2 min"), "110 s");
         let in_a_cluster = none.expected_of(&one, Profile::Cluster, Place::Cluster { at_once: 2 });
         assert_eq!(
             in_a_cluster.with_basis().unwrap(),

@@ -1,13 +1,18 @@
-//! Chaos: schedules of both incidents, which the reference agent stands and an agent with the first one's bug does not.
+//! Chaos: schedules of both incidents and of faults of nodes, which the reference agent stands; an agent with the first incident's
+//! bug does not stand that one's.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use oracle::chaos::{Broken, judge};
-use scenarios::chaos::{HISTORY, SCHEDULE, read, schedule::Schedule};
+use oracle::chaos::{Broken, ChaosHistory, judge};
+use scenarios::chaos::{
+    HISTORY, SCHEDULE, read,
+    schedule::{FaultKind, Schedule},
+};
 use testing::patience::TIMES;
 
 use super::{
@@ -35,18 +40,19 @@ fn played(schedule: &Path, seed: u64, out: &Path, options: &[&str]) -> (Option<i
 }
 
 /// The reference agent stands a schedule, whose history is in the evidence with it.
-fn stands(incident: &str, seed: u64) {
+fn stands(name: &str, seed: u64) -> ChaosHistory {
     let folder = tempfile::tempdir().unwrap();
-    let schedule = published(incident);
+    let schedule = published(name);
     let patient = ["--timeout-scale", &TIMES.to_string()];
     let (code, evidence) = played(&schedule, seed, folder.path(), &patient);
-    assert_eq!(code, Some(0), "the reference agent stands {incident}");
+    assert_eq!(code, Some(0), "the reference agent stands {name}");
     let history = read(&evidence.join(HISTORY)).unwrap();
     assert!(judge(&history).attempts.is_empty());
     assert!(judge(&history).judged > 1000, "{}", judge(&history).judged);
     let kept: Schedule = serde_json::from_slice(&fs::read(evidence.join(SCHEDULE)).unwrap()).unwrap();
     let given: Schedule = serde_json::from_slice(&fs::read(schedule).unwrap()).unwrap();
     assert_eq!(kept, given, "what was played is in the evidence");
+    history
 }
 
 #[test]
@@ -75,6 +81,22 @@ fn programs_of_a_former_load_are_evicted_while_services_change() {
     if privileged() {
         stands("incident-2", 2);
     }
+}
+
+/// Faults of nodes that need a network, a kernel or a second configuration of the agent. Each is in the history.
+#[test]
+fn nodes_change_and_fail_while_services_change() {
+    if !privileged() {
+        return;
+    }
+    let history = stands("nodes", 3);
+    let made: BTreeSet<&str> = history
+        .disturbances
+        .iter()
+        .filter_map(|one| one.what.split(" on node").next())
+        .collect();
+    let given: Schedule = serde_json::from_slice(&fs::read(published("nodes")).unwrap()).unwrap();
+    assert_eq!(made, given.kinds().into_iter().map(FaultKind::words).collect());
 }
 
 #[test]
