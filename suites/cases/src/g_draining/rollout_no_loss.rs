@@ -3,9 +3,12 @@
 //! 100 connections a second of each client none fails: from pods through the ClusterIP, and from outside through the
 //! node ports of these nodes, under policies `Cluster` and `Local`.
 //!
-//! Between the deletion and the readiness of the new pods a node has terminating ones alone. EndpointSlices are the
-//! controller's.
-use std::{collections::BTreeSet, time::Duration};
+//! Between the deletion and the readiness of the new pods a node has terminating ones alone, once for longer than a client waits
+//! for an answer. EndpointSlices are the controller's.
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use cluster::Capability;
 use harness::{
@@ -17,7 +20,7 @@ use harness::{
     probing::identities,
     vantages::Vantages,
     verdict::Halt,
-    waiting::Within,
+    waiting::{Within, has_lasted},
 };
 use oracle::{
     check::Permitted,
@@ -58,6 +61,8 @@ const ENDS: Duration = Duration::from_secs(38);
 const LINGERS: Duration = Duration::from_secs(30);
 /// Connections of each client in a second, over all its targets.
 const RATE: u32 = 100;
+/// So long, after a client's limit, a node has terminating pods alone.
+const ALONE: Duration = Duration::from_secs(1);
 const POLICIES: [&str; 2] = ["Cluster", "Local"];
 
 async fn run(cx: &Context) -> Result<(), Halt> {
@@ -103,6 +108,10 @@ async fn run(cx: &Context) -> Result<(), Halt> {
             cx.delete_backends(&old).await?;
             // From now on the node has terminating pods alone, until the new ones are ready.
             are_listed(cx, &services, &current).await?;
+            if rollout == 1 {
+                // Once for longer than a client waits: a SYN that is sent again a second later would be served by the new ones.
+                has_lasted(Instant::now(), cx.limits().probe + ALONE).await;
+            }
             current[node] = create(cx, &namespace, rollout, node).await?;
             deleted.extend(old);
         }
