@@ -371,7 +371,7 @@ pub fn empty_map_by_id(id: u32) -> Result<usize, LoaderError> {
     empty(&fd).map_err(failed())
 }
 
-/// Fills the values of a map with zeros, by its id. Returns how many were something else before; 0 for a map that nobody may write
+/// Fills the values of a map with zeros, by its id. Returns how many had another value before: 0 if the map is frozen
 /// (`BPF_MAP_FREEZE`).
 ///
 /// # Errors

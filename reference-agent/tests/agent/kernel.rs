@@ -397,7 +397,7 @@ fn a_configuration_that_another_program_has_changed_is_written_again() {
     assert_ne!(config(), right);
     datapath.set_addresses(address, None).expect("it is written");
     assert_eq!(config(), right, "all of it");
-    // Without its magic, nobody would know the maps.
+    // Without its magic, the programs take the maps for another version's.
     overwrite("META", &[0; size_of::<Meta>()]);
     assert!(lb_loader::read_pinned(place.bpffs()).is_err());
     datapath.set_addresses(address, None).expect("it is written");

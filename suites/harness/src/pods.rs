@@ -287,7 +287,9 @@ fn state(status: &Value) -> String {
     }
 }
 
-fn addresses(pod: &Value) -> Vec<IpAddr> {
+/// The addresses in the status of a Pod's JSON: empty before it has any.
+#[must_use]
+pub fn addresses(pod: &Value) -> Vec<IpAddr> {
     let several = pod["status"]["podIPs"].as_array().into_iter().flatten();
     several
         .filter_map(|one| one["ip"].as_str()?.parse().ok())

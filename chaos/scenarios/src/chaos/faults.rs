@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    net::IpAddr,
     num::NonZeroU32,
     time::{Duration, Instant},
 };
@@ -270,7 +271,11 @@ async fn on_nodes(cx: &Context, kind: FaultKind, nodes: &[String], lasts: Durati
                 let Removed(count) = Removed::from(cx.cluster(), node, what).await?;
                 cx.fault(&format!("{}: {count} on {node}", kind.words()));
                 if count == 0 {
-                    return Err(not_witnessed(kind, node, "there was nothing"));
+                    return Err(not_witnessed(
+                        kind,
+                        node,
+                        "its maps or programs were empty or gone",
+                    ));
                 }
             }
         }
@@ -335,13 +340,17 @@ async fn changed(cx: &Context, kind: FaultKind, nodes: &[String], lasts: Duratio
     Ok(())
 }
 
+/// The first address of a node of which this is true.
+fn address(cx: &Context, is_wanted: impl Fn(&str) -> bool) -> Option<IpAddr> {
+    let families = cx.families();
+    let mut all = families.iter().flat_map(|family| node_addresses(cx, *family));
+    all.find(|(node, _)| is_wanted(node)).map(|(_, address)| address)
+}
+
 /// The device by which a node reaches the others.
 async fn uplink(cx: &Context, node: &str) -> Result<String, Halt> {
-    let families = cx.families();
-    let addresses = families.iter().flat_map(|family| node_addresses(cx, *family));
-    let Some((_, address)) = addresses.into_iter().find(|(other, _)| other != node) else {
-        return Err(Halt::Harness(format!("no node beside {node} has an address")));
-    };
+    let address = address(cx, |other| other != node)
+        .ok_or_else(|| Halt::Harness(format!("no node beside {node} has an address")))?;
     let place = Place::Host {
         node: node.to_owned(),
     };
@@ -378,11 +387,8 @@ async fn restored(cx: &Context, place: &Place, device: &str) -> Result<String, H
 async fn foreign(cx: &Context, nodes: &[String], lasts: Duration) -> Result<(), Halt> {
     let mut all = Vec::new();
     for node in nodes {
-        let families = cx.families();
-        let mut addresses = families.iter().flat_map(|family| node_addresses(cx, *family));
-        let Some((_, address)) = addresses.find(|(other, _)| other == node) else {
-            return Err(Halt::Harness(format!("{node} has no address")));
-        };
+        let address = address(cx, |other| other == node)
+            .ok_or_else(|| Halt::Harness(format!("{node} has no address")))?;
         all.push((
             node,
             ForeignPrograms::attach(cx.cluster(), node, &CONNECT, address, LONGEST).await?,

@@ -17,8 +17,8 @@ use harness::{
     history::History,
     lasting_sockets::Keeper,
     limits::Limits,
-    names::Key,
-    pods::{Backend as Pod, endpoints},
+    names::{Key, Kind},
+    pods::{self, Backend as Pod, endpoints},
     verdict::Halt,
 };
 use lab::{AgentCommand, ControlPlane, IpFamilies, LabCluster, LabConfig, Lifetime};
@@ -152,7 +152,7 @@ impl Side {
         ports.extend((1..=9).map(|number| TARGETS + number));
         let pod = |backend: Backend| {
             let name = backend.name();
-            let args = harness::pods::serve(name, namespace, &ports, &ports);
+            let args = pods::serve(name, namespace, &ports, &ports);
             json!({ "name": name, "namespace": namespace, "node": node(backend.node()), "args": args })
         };
         self.pods = cx.backends(&Backend::ALL.map(pod)).await?;
@@ -170,13 +170,13 @@ impl Side {
             self.server(&Place::Outside, "outside", None, OUTSIDE_SERVER)
                 .await?,
         );
-        self.names = self.name();
+        self.names = self.name().await?;
         self.settle().await?;
         self.routed().await
     }
 
-    /// Names of all addresses that a backend may see.
-    fn name(&self) -> Names {
+    /// Names of all addresses that a backend may see: the two clusters may have given pods different ones.
+    async fn name(&self) -> Result<Names, Halt> {
         let mut addresses = BTreeMap::new();
         for one in Address::ALL {
             addresses.insert(objects::address(one), one.to_string());
@@ -184,14 +184,25 @@ impl Side {
         for pod in &self.pods {
             addresses.extend(pod.addresses.iter().map(|one| (*one, pod.plain().to_owned())));
         }
+        for at in [Vantage::Pod1, Vantage::Pod2] {
+            if let Place::Pod { namespace, name } = self.client(at)?.place {
+                let pod = self
+                    .cx
+                    .objects()
+                    .get(&Key::new(Kind::Pod, &namespace, &name))
+                    .await?;
+                let all = pods::addresses(&pod);
+                addresses.extend(all.into_iter().map(|one| (one, at.name().to_owned())));
+            }
+        }
         for number in [1, 2] {
             // The gateway of the node's pods: the node itself connects to its pods from this address.
             addresses.insert(Ipv4Addr::new(10, 244, number, 1).into(), format!("node{number}"));
         }
-        Names {
+        Ok(Names {
             addresses,
             namespace: self.namespace.clone(),
-        }
+        })
     }
 
     /// Returns when the network routes both routed addresses to their nodes.

@@ -277,7 +277,7 @@ fn own(at: &Addresses) -> Vec<Row> {
             .left_alone(PacketPassed)
             .packet(NodeEgress, udp((at.pod_a, node_port.1), client))
             .left_alone(PacketPassed),
-        row("nor of TCP, whose sockets are looked up")
+        row("nor of TCP, whose answers are the stack's anyhow")
             .given(local(at, TCP))
             .packet(NodeEgress, tcp(node_port, client).syn())
             .left_alone(PacketPassed),

@@ -38,7 +38,7 @@ enum Command {
     Run(Box<run::RunArguments>),
     /// Play the schedules of several seeds
     Sweep(Box<run::SweepArguments>),
-    /// Play a schedule from a file
+    /// Play schedules from files
     Replay(Box<run::ReplayArguments>),
     /// Find the fewest actions of a schedule that still show what broke
     Shrink(shrink::Arguments),
@@ -54,7 +54,7 @@ pub(crate) async fn chaos(arguments: Arguments) -> anyhow::Result<ExitCode> {
     match arguments.command {
         Command::Run(arguments) => run::seed(*arguments).await,
         Command::Sweep(arguments) => run::seeds(*arguments).await,
-        Command::Replay(arguments) => run::file(*arguments).await,
+        Command::Replay(arguments) => run::files(*arguments).await,
         Command::Shrink(arguments) => shrink::shrink(arguments).await,
         Command::Check(arguments) => check::check(&arguments),
         Command::Show(arguments) => run::show(&arguments),

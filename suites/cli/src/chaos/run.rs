@@ -1,7 +1,7 @@
 //! Seeds and schedules, each played as a case of a run.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     ops::Range,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -94,11 +94,12 @@ pub(super) struct SweepArguments {
     on: On,
 }
 
-/// Play a schedule from a file
+/// Play schedules from files, side by side where the machine lets
 #[derive(Debug, clap::Args)]
 pub(super) struct ReplayArguments {
-    /// The schedule: schedule.json in the evidence of a run, or a file of your own
-    file: PathBuf,
+    /// A schedule: schedule.json in the evidence of a run, or a file of your own. Each has another seed, by which its evidence is called
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
     /// Leave the final reads out if something broke before them: they would wait for T_heal
     #[arg(long)]
     brief: bool,
@@ -131,15 +132,24 @@ pub(super) async fn seeds(arguments: SweepArguments) -> anyhow::Result<ExitCode>
     run::run(run::Arguments::of_chaos(on, runs)).await
 }
 
-pub(super) async fn file(arguments: ReplayArguments) -> anyhow::Result<ExitCode> {
-    let ReplayArguments { file, brief, on } = arguments;
-    let schedule = read(&file)?;
-    let run = ChaosRun {
-        id: id(schedule.seed),
-        given: Given::Schedule { schedule, brief },
-        replay: format!("replay {}{}", file.display(), if brief { " --brief" } else { "" }),
-    };
-    run::run(run::Arguments::of_chaos(on, vec![run])).await
+pub(super) async fn files(arguments: ReplayArguments) -> anyhow::Result<ExitCode> {
+    let ReplayArguments { files, brief, on } = arguments;
+    let mut runs = Vec::new();
+    let mut seeds: BTreeMap<u64, &Path> = BTreeMap::new();
+    for file in &files {
+        let schedule = read(file)?;
+        let seed = schedule.seed;
+        if let Some(other) = seeds.insert(seed, file) {
+            let (other, file) = (other.display(), file.display());
+            bail!("{other} and {file} have the same seed, {seed}: play them one after the other");
+        }
+        runs.push(ChaosRun {
+            id: id(seed),
+            given: Given::Schedule { schedule, brief },
+            replay: format!("replay {}{}", file.display(), if brief { " --brief" } else { "" }),
+        });
+    }
+    run::run(run::Arguments::of_chaos(on, runs)).await
 }
 
 pub(super) fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
