@@ -391,8 +391,7 @@ impl ServicePorts {
             self.ports.assign(shadow, at, set, new);
             return Ok(new);
         }
-        // While frontends have affinity, they read members.
-        let members = members || shadow.record(id).is_some_and(Record::is_affine);
+        let members = members || shadow.is_asked_for_members(id);
         if keep {
             write_empty(shadow, id, members)?;
         } else {

@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     endpoint_address::Backend,
-    hash::HashMap,
+    hash::{HashMap, HashSet},
     ids::IdAllocator,
     maps::{Contents, LbMaps, Map, MapError, Partial, SOURCE},
     names::ObjectId,
@@ -49,6 +49,8 @@ pub(super) struct Shadow<M> {
     backends: Backends,
     records: HashMap<ServiceId, Record>,
     frontends: HashMap<FrontendKey, Frontend>,
+    /// Numbers that a frontend with affinity has left since the last barrier: a program that found it may still ask for members.
+    affine_before: HashSet<ServiceId>,
     /// How many entries SLOTS has.
     slots: usize,
     /// Entries of SLOTS that are not current, and not about to be.
@@ -89,6 +91,7 @@ impl<M: LbMaps> Shadow<M> {
             backends: Backends::new(),
             records: HashMap::default(),
             frontends: HashMap::default(),
+            affine_before: HashSet::default(),
             slots: 0,
             slots_to_delete: BTreeMap::new(),
             clients: BTreeSet::new(),
@@ -125,6 +128,7 @@ impl<M: LbMaps> Shadow<M> {
     pub(super) fn barrier(&mut self) -> Result<(), MapError> {
         self.maps.barrier()?;
         self.freed = Default::default();
+        self.affine_before.clear();
         Ok(())
     }
 
@@ -572,6 +576,12 @@ impl<M: LbMaps> Shadow<M> {
         self.slots_to_delete.range(first..=last).next().is_some()
     }
 
+    /// Whether a program may ask for the members of a number: by a frontend with affinity, or by one that it found before the last
+    /// barrier.
+    pub(super) fn is_asked_for_members(&self, id: ServiceId) -> bool {
+        self.affine_before.contains(&id) || self.record(id).is_some_and(Record::is_affine)
+    }
+
     /// Marks the members of a number, which no frontend reads, for deletion.
     pub(super) fn drop_members(&mut self, id: ServiceId) {
         if let Some(record) = self.records.get_mut(&id) {
@@ -720,6 +730,9 @@ impl<M: LbMaps> Shadow<M> {
         for id in services_of(&before) {
             if let Some(record) = self.records.get_mut(&id) {
                 record.unnamed(id, &before);
+            }
+            if before.affinity_seconds != 0 {
+                self.affine_before.insert(id);
             }
             self.unreferenced.insert(id);
         }

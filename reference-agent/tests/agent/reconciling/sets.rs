@@ -171,6 +171,24 @@ fn affinity_ends_together_with_a_change_of_backends() {
     world.assert_clean();
 }
 
+/// A program that found the frontend with affinity may still run, until a barrier.
+#[test]
+fn backends_that_change_right_after_the_end_of_affinity_are_members() {
+    let mut world = world();
+    world.put_service(sticky(60));
+    world.put_slice(endpoints(&MIXED));
+    let now = world.now;
+    for event in [
+        Event::ServiceApplied(sticky(0)),
+        Event::SliceApplied(endpoints(&MIXED[1..])),
+    ] {
+        world.control.apply(event);
+        world.round(now);
+    }
+    world.settle();
+    world.assert_clean();
+}
+
 #[test]
 fn a_backend_that_becomes_local_is_another_one_and_nobody_departs() {
     let mut world = world();
