@@ -24,7 +24,7 @@ use lab_apiserver::{
 use scenarios::chaos::{
     schedule::{BACKENDS, HOMES, NODE_PORTS, Namespace},
     shapes::Shapes,
-    world::{Call, World},
+    world::{BALANCED, Call, World},
 };
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
@@ -36,6 +36,8 @@ const WRITER: &str = "writer";
 const CLUSTER_IPS: &str = "10.96.0.0/16";
 /// The API server's own address.
 const SERVER: [u8; 4] = [192, 0, 2, 1];
+/// The address of the load balancer: of no network that a node is in.
+const BALANCER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 10);
 const FIRST_NODE_PORT: u16 = 30_080;
 /// The agent's node, and the other one.
 pub(crate) const NODES: [(&str, [u8; 4]); 2] = [("node1", [192, 0, 2, 11]), ("node2", [192, 0, 2, 12])];
@@ -183,7 +185,28 @@ impl Api {
         self.write(method, &collection, &name, object.as_ref())
             .await
             .with_context(|| format!("failed to write: {call}"))?;
+        if let Call::Service {
+            service: BALANCED,
+            is_new: true,
+            ..
+        } = call
+        {
+            self.balance().await?;
+        }
         self.world = self.world.after(call);
+        Ok(())
+    }
+
+    /// Gives the address of a load balancer, as its controller does.
+    async fn balance(&mut self) -> anyhow::Result<()> {
+        let (collection, name) = self.service_path(BALANCED);
+        let status = json!({ "status": { "loadBalancer": { "ingress": [{ "ip": self.shapes.balancer }] } } });
+        let path = format!("{collection}/{name}");
+        let answer = self
+            .send(Method::PATCH, &format!("{path}/status"), Some(&status))
+            .await
+            .with_context(|| format!("failed to write the status of Service {name}"))?;
+        self.objects.insert(path, answer);
         Ok(())
     }
 
@@ -260,8 +283,8 @@ fn shapes() -> Shapes {
             .map(|(service, _)| (service, Ipv4Addr::new(10, 96, 1, service + 1).into()))
             .collect(),
         node_ports: (FIRST_NODE_PORT..).take(NODE_PORTS.into()).collect(),
-        is_balanced: false,
-        balancer: None,
+        is_balanced: true,
+        balancer: Some(BALANCER.into()),
         endpoints: (0..BACKENDS).map(endpoint).collect(),
     }
 }

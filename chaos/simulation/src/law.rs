@@ -12,13 +12,13 @@ use reference_agent::{
 };
 use scenarios::chaos::{
     shapes::{PORT, TRANSPORTS, target},
-    world::{Front, World},
+    world::{Client, Front, World},
 };
 use serde_json::Value;
 
 use crate::{
     agent::{Agent, beginning},
-    api::{Api, backend},
+    api::{Api, NODES, backend},
 };
 
 /// What has been unlawful of the writes of an agent since its start.
@@ -87,24 +87,40 @@ fn decoded<T: Reflected>(object: &Value) -> Option<T> {
     T::decode(object).ok().map(|decoded| decoded.object)
 }
 
-/// Each frontend serves what the schedule's model of the API says.
+/// Each frontend is what the schedule's model of the API says, for pods of the agent's node and for clients outside.
 pub(crate) fn served(agent: &Agent, api: &Api) -> Result<(), String> {
-    let served = agent.world.served();
-    for front in World::fronts(false) {
+    let resolved = agent.world.resolved();
+    let nodes = u8::try_from(NODES.len()).unwrap_or(u8::MAX);
+    for front in World::fronts(api.shapes.is_balanced) {
         for transport in TRANSPORTS {
             let at = at(front, transport, api);
-            let expected: BTreeSet<_> = api
-                .world
-                .serves(front)
-                .into_iter()
-                .map(|(service, number)| (backend(number), target(service)))
-                .collect();
-            let found = served.get(&address(&at)).into_iter().flatten();
-            let found: BTreeSet<_> = found.map(|one| (one.address, one.port)).collect();
-            if expected != found {
-                return Err(format!(
-                    "{front} ({at}): expected, as the API has it, {expected:?}; found in the maps: {found:?}"
-                ));
+            let serving = resolved.get(&address(&at));
+            for (client, slots) in [
+                (Client::Pod(0), serving.map(|one| &one.internal)),
+                (Client::Outside, serving.map(|one| &one.external)),
+            ] {
+                // What a cluster IP is outside, implementations decide.
+                let is_dialled = client != Client::Outside || !matches!(front, Front::ClusterIp(_));
+                // A node sees what comes in on it, of a load balancer, too.
+                let to_client = api.world.served(front, client, Some(0), nodes);
+                if !to_client.is_exact() || !is_dialled {
+                    continue;
+                }
+                let expected: BTreeSet<_> = to_client
+                    .by
+                    .into_iter()
+                    .map(|(service, number)| (backend(number), target(service)))
+                    .collect();
+                let found: BTreeSet<_> = slots
+                    .into_iter()
+                    .flatten()
+                    .map(|one| (one.address.address, one.address.port))
+                    .collect();
+                if expected != found {
+                    return Err(format!(
+                        "{front} ({at}) for {client:?}: expected, as the API has it, {expected:?}; found in the maps: {found:?}"
+                    ));
+                }
             }
         }
     }
@@ -115,8 +131,10 @@ pub(crate) fn served(agent: &Agent, api: &Api) -> Result<(), String> {
 fn at(front: Front, transport: Transport, api: &Api) -> String {
     let protocol = finding::transport(transport);
     match front {
-        Front::ClusterIp(service) | Front::LoadBalancer(service) => {
-            format!("{protocol} {}:{PORT}", api.shapes.cluster_ips[&service])
+        Front::ClusterIp(service) => format!("{protocol} {}:{PORT}", api.shapes.cluster_ips[&service]),
+        Front::LoadBalancer(_) => {
+            let balancer = api.shapes.balancer.map(|address| address.to_string());
+            format!("{protocol} {}:{PORT}", balancer.unwrap_or_default())
         }
         Front::NodePort(number) => {
             format!(

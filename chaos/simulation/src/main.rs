@@ -58,7 +58,7 @@ struct Arguments {
     mutant: Option<(String, Plans)>,
     /// Show for each bug in plans how many seeds it takes until it is found, from the first seed on
     ///
-    /// What no schedule has, such as load balancers, a second family or session affinity, shows no bug in it.
+    /// What no schedule has, such as a second family, hints of zones or ranges of clients, shows no bug in it.
     #[arg(long, conflicts_with_all = ["schedule", "mutant"])]
     mutants: bool,
     /// Schedules at once [default: the number of processors]
@@ -269,14 +269,15 @@ fn show_mutants(arguments: &Arguments, wish: &Wish) -> anyhow::Result<()> {
         println!("{shown:>5}  {:24} {}", name.get_name(), mutant.bug());
         seeds.push(taken);
     }
-    let mut taken: Vec<u64> = seeds.iter().flatten().copied().collect();
-    taken.sort_unstable();
-    println!(
-        "{} mutants, {} found, in the median after {} seeds",
-        seeds.len(),
-        taken.len(),
-        taken.get(taken.len() / 2).copied().unwrap_or_default()
+    let found = seeds.iter().flatten().count();
+    // Those that were not found are the last.
+    seeds.sort_unstable_by_key(|taken| taken.unwrap_or(u64::MAX));
+    let median = seeds.get(seeds.len() / 2).copied().flatten();
+    let median = median.map_or_else(
+        || "most are not found".to_owned(),
+        |median| format!("in the median by seed {median} of them"),
     );
+    println!("{} mutants, {found} found; {median}", seeds.len());
     Ok(())
 }
 

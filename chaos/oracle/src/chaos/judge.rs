@@ -2,12 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
 };
 
 use serde::{Deserialize, Serialize};
 
-use super::{ChaosHistory, Frontend, connections, window::Window};
+use super::{ChaosHistory, Frontend, affinity, connections, window::Window};
 use crate::{
     history::{Attempt, Outcome, Stage, Transport},
     outcome::faithful,
@@ -27,6 +27,10 @@ pub enum Broken {
     Stale,
     /// Failed, although the frontend had endpoints in each state that its node may have been in.
     Unserved,
+    /// Answered by another backend than the one that session affinity had bound the client to, which was an endpoint all along.
+    Unbound,
+    /// The backend saw another source address than the client's own.
+    Translated,
     /// An established connection was answered by another backend than before.
     Moved,
     /// An established connection has ended or gets no answer, although its backend was an endpoint all along.
@@ -41,6 +45,8 @@ impl Broken {
             Self::Misdelivered => "an answer by an endpoint of this frontend, or none",
             Self::Stale => "an answer by an endpoint of now, or none",
             Self::Unserved => "an answer: there was an endpoint all along",
+            Self::Unbound => "the backend of before: the client is bound to it by its address",
+            Self::Translated => "the backend sees the client's own address",
             Self::Moved => "answers on one connection by one backend",
             Self::Cut => "the connection goes on: its backend was an endpoint all along",
         }
@@ -53,6 +59,8 @@ impl Broken {
             Self::Misdelivered => "answered by what was never an endpoint of this frontend",
             Self::Stale => "answered by a former endpoint",
             Self::Unserved => "not answered",
+            Self::Unbound => "answered by another backend than before, in spite of session affinity",
+            Self::Translated => "seen with another source address",
             Self::Moved => "answered by another backend than before, on one connection",
             Self::Cut => "not answered, on an established connection",
         }
@@ -79,11 +87,10 @@ pub fn judge(history: &ChaosHistory) -> Outside<'_> {
     // By their ends: what an attempt has shown holds for those that begin later.
     attempts.sort_by_key(|attempt| (attempt.end_us, attempt.start_us));
     let repeated = repeated(history, &attempts);
+    let own = own_addresses(&attempts);
     let mut outside = Outside::default();
     for frontend in &history.frontends {
-        let of_this = attempts
-            .iter()
-            .filter(|one| one.target == frontend.target && one.transport == frontend.transport);
+        let of_this = attempts.iter().filter(|one| frontend.takes(one));
         let (later, new) = connections::apart(of_this.copied());
         connections::judge_later(history, frontend, &later, &mut outside);
         let mut by_nodes: BTreeMap<BTreeSet<&str>, Vec<&Attempt>> = BTreeMap::new();
@@ -93,14 +100,14 @@ pub fn judge(history: &ChaosHistory) -> Outside<'_> {
         }
         for (nodes, attempts) in by_nodes {
             let window = Window::new(&history.disturbances, &nodes, history.tolerance);
-            judge_at(
+            let at = At {
                 frontend,
-                nodes.len() == 1,
-                &window,
-                &attempts,
-                &repeated,
-                &mut outside,
-            );
+                window: &window,
+                repeated: &repeated,
+                own: &own,
+                is_one_node: nodes.len() == 1,
+            };
+            at.judge(&attempts, &mut outside);
         }
     }
     for attempts in outside.attempts.values_mut() {
@@ -117,83 +124,120 @@ fn nodes_of<'a>(history: &'a ChaosHistory, frontend: &'a Frontend, attempt: &Att
     nodes.filter(|node| !node.is_empty()).collect()
 }
 
-fn judge_at<'a>(
-    frontend: &'a Frontend,
+/// A frontend at the nodes that may handle attempts to it.
+pub(super) struct At<'a, 'h> {
+    pub(super) frontend: &'h Frontend,
+    pub(super) window: &'a Window<'h>,
+    repeated: &'a HashSet<&'h str>,
+    /// The own addresses of each client.
+    own: &'a BTreeMap<&'h str, BTreeSet<IpAddr>>,
     is_one_node: bool,
-    window: &Window<'_>,
-    attempts: &[&'a Attempt],
-    repeated: &HashSet<&str>,
-    outside: &mut Outside<'a>,
-) {
-    let states = &frontend.states;
-    let ends: Vec<u64> = states
-        .iter()
-        .skip(1)
-        .map(|next| window.lasts_until(next.done_us))
-        .chain([u64::MAX])
-        .collect();
-    // What attempts have shown: from this time on, no state before this one, unless the node is disturbed: it then reads the API
-    // anew, and may begin with an old state. Where one of several nodes may answer, it shows nothing of another.
-    let mut shown: Vec<(u64, usize)> = Vec::new();
-    for attempt in attempts {
-        if repeated.contains(&*attempt.nonce) || is_own_failure(&attempt.outcome) {
-            outside.undecided += 1;
-            continue;
-        }
-        let since = shown
-            .iter()
-            .filter(|(end, _)| *end < attempt.start_us && !window.is_disturbed(*end, attempt.end_us))
-            .map(|(_, state)| *state)
-            .max()
-            .unwrap_or_default();
-        let possible: Vec<usize> = (0..states.len())
-            .filter(|state| {
-                *state >= since
-                    && states[*state].sent_us <= attempt.end_us
-                    && ends[*state] >= attempt.start_us
-            })
-            .collect();
-        let (broken, consistent) = verdict(frontend, &possible, attempt);
-        if let Some(first) = consistent
-            && is_one_node
-            && first > since
-        {
-            shown.push((attempt.end_us, first));
-        }
-        match broken {
-            Some(Broken::Unserved) if window.loses(attempt.start_us, attempt.end_us) => outside.excused += 1,
-            None => outside.judged += 1,
-            Some(broken) => {
-                outside.judged += 1;
-                let key = (broken, &*attempt.client, &*attempt.target);
-                outside.attempts.entry(key).or_default().push(attempt);
+}
+
+impl<'h> At<'_, 'h> {
+    /// Judges attempts, in the order of their ends.
+    fn judge(&self, attempts: &[&'h Attempt], outside: &mut Outside<'h>) {
+        let ends = self.ends();
+        // What attempts have shown: from this time on, no state before this one, unless the node is disturbed: it then reads the API
+        // anew, and may begin with an old state. Where one of several nodes may answer, it shows nothing of another.
+        let mut shown: Vec<(u64, usize)> = Vec::new();
+        let mut bound = affinity::Bound::default();
+        for &attempt in attempts {
+            if self.repeated.contains(&*attempt.nonce) || is_own_failure(&attempt.outcome) {
+                outside.undecided += 1;
+                continue;
             }
+            let since = shown
+                .iter()
+                .filter(|(end, _)| *end < attempt.start_us && !self.window.is_disturbed(*end, attempt.end_us))
+                .map(|(_, state)| *state)
+                .max()
+                .unwrap_or_default();
+            let possible: Vec<usize> = self
+                .between(&ends, attempt.start_us, attempt.end_us)
+                .filter(|state| *state >= since)
+                .collect();
+            let (broken, consistent) = self.verdict(&possible, attempt);
+            if let Some(first) = consistent
+                && self.is_one_node
+                && first > since
+            {
+                shown.push((attempt.end_us, first));
+            }
+            let broken = broken.or_else(|| bound.judge(self, &ends, attempt));
+            match broken {
+                Some(Broken::Unserved) if self.window.loses(attempt.start_us, attempt.end_us) => {
+                    outside.excused += 1;
+                }
+                None => outside.judged += 1,
+                Some(broken) => {
+                    outside.judged += 1;
+                    let key = (broken, &*attempt.client, &*attempt.target);
+                    outside.attempts.entry(key).or_default().push(attempt);
+                }
+            }
+        }
+    }
+
+    /// Until when each state may last.
+    fn ends(&self) -> Vec<u64> {
+        let next = self.frontend.states.iter().skip(1);
+        next.map(|next| self.window.lasts_until(next.done_us))
+            .chain([u64::MAX])
+            .collect()
+    }
+
+    /// The states that a node may have been in at some time from the first to the last, with these ends.
+    pub(super) fn between(&self, ends: &[u64], from_us: u64, until_us: u64) -> impl Iterator<Item = usize> {
+        let states = self.frontend.states.iter().zip(ends).enumerate();
+        states
+            .filter(move |(_, (state, end))| state.sent_us <= until_us && **end >= from_us)
+            .map(|(number, _)| number)
+    }
+
+    /// What is broken, and the first of the possible states that the attempt is consistent with.
+    fn verdict(&self, possible: &[usize], attempt: &Attempt) -> (Option<Broken>, Option<usize>) {
+        let state = |number: &usize| &self.frontend.states[*number];
+        let Some(identity) = answered_by(attempt) else {
+            let fails = |number: &&usize| state(number).serves.is_empty() || state(number).terms.may_fail;
+            let first = possible.iter().find(fails);
+            let broken = (first.is_none() && !possible.is_empty()).then_some(Broken::Unserved);
+            return (broken, first.copied());
+        };
+        let mut serving = possible
+            .iter()
+            .filter(|number| state(number).serves.contains(identity));
+        let Some(first) = serving.clone().next() else {
+            let states = &self.frontend.states;
+            let ever = states.iter().any(|state| state.serves.contains(identity));
+            let broken = if ever { Broken::Stale } else { Broken::Misdelivered };
+            return (Some(broken), None);
+        };
+        let keeps_source = serving.all(|number| state(number).terms.keeps_source);
+        let broken = (keeps_source && self.is_translated(attempt)).then_some(Broken::Translated);
+        (broken, Some(*first))
+    }
+
+    /// Whether the backend saw another address than one of the client's own.
+    fn is_translated(&self, attempt: &Attempt) -> bool {
+        match (&attempt.outcome, self.own.get(&*attempt.client)) {
+            (Outcome::Answered { answer, .. }, Some(own)) => !own.contains(&answer.source.ip()),
+            _ => false,
         }
     }
 }
 
-/// What is broken, and the first of the possible states that the attempt is consistent with.
-fn verdict(frontend: &Frontend, possible: &[usize], attempt: &Attempt) -> (Option<Broken>, Option<usize>) {
-    let serves = |state: &usize| &frontend.states[*state].serves;
-    match answered_by(attempt) {
-        Some(identity) => {
-            let first = possible.iter().find(|state| serves(state).contains(identity));
-            if first.is_some() {
-                return (None, first.copied());
-            }
-            let ever = frontend
-                .states
-                .iter()
-                .any(|state| state.serves.contains(identity));
-            let broken = if ever { Broken::Stale } else { Broken::Misdelivered };
-            (Some(broken), None)
-        }
-        None => {
-            let first = possible.iter().find(|state| serves(state).is_empty());
-            let broken = (first.is_none() && !possible.is_empty()).then_some(Broken::Unserved);
-            (broken, first.copied())
+/// The addresses from which each client has dialled. A socket that is not connected may not know its own.
+fn own_addresses<'a>(attempts: &[&'a Attempt]) -> BTreeMap<&'a str, BTreeSet<IpAddr>> {
+    let mut all: BTreeMap<&str, BTreeSet<IpAddr>> = BTreeMap::new();
+    for attempt in attempts {
+        if let Some(local) = attempt.local
+            && !local.ip().is_unspecified()
+        {
+            all.entry(&attempt.client).or_default().insert(local.ip());
         }
     }
+    all
 }
 
 /// The identity of the backend that answered. An answer that is no backend's, such as a gateway's, is none (rule 8 of the catalogue).

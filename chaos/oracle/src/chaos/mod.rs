@@ -7,8 +7,10 @@
 //! ```
 //!
 //! - `window.rs`: until when a node may go on with a state, and when its clients may get no answer.
-//! - `judge.rs`: the verdict on each attempt; `connections.rs`: on what follows on an established connection.
+//! - `judge.rs`: the verdict on each attempt; `connections.rs`: on what follows on an established connection; `affinity.rs`: on the
+//!   backend that a client is bound to.
 //! - `tests.rs`: histories, good and bad.
+mod affinity;
 mod connections;
 mod judge;
 #[cfg(test)]
@@ -51,12 +53,15 @@ pub struct Frontend {
     pub transport: Transport,
     /// The node at whose address it is, which may serve it as well as the client's own node.
     pub node: Option<String>,
+    /// The clients that it is this to, by their names; empty: all. Traffic policies make it another one to clients elsewhere.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub clients: BTreeSet<String>,
     /// Its states, in the order in which the API had them; at least one.
     pub states: Vec<State>,
 }
 
 /// What a frontend is from one write to the next.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
     /// When the write was sent: no node can be in this state before. Microseconds since the Unix epoch, as all times here.
@@ -67,6 +72,35 @@ pub struct State {
     pub by: String,
     /// Identities that new connections may reach. Empty: none is served, as no endpoint is left or the frontend is no Service's.
     pub serves: BTreeSet<String>,
+    /// What else is promised, or is not.
+    #[serde(default, skip_serializing_if = "Terms::is_default")]
+    pub terms: Terms,
+}
+
+/// What a frontend promises, or does not, besides the backends that serve it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Terms {
+    /// Connections may fail, although there are endpoints: implementations differ on this way (a pod, or a host, to a node port under
+    /// `externalTrafficPolicy: Local`).
+    pub may_fail: bool,
+    /// Backends see the client's own address: a pod's at a cluster IP, that of one outside under `externalTrafficPolicy: Local`.
+    pub keeps_source: bool,
+    /// A client stays with one backend (`sessionAffinity: ClientIP`).
+    pub sticks: bool,
+}
+
+impl Terms {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Frontend {
+    /// Whether an attempt is one to it, by one of its clients.
+    fn takes(&self, attempt: &Attempt) -> bool {
+        let is_to_it = attempt.target == self.target && attempt.transport == self.transport;
+        is_to_it && (self.clients.is_empty() || self.clients.contains(&attempt.client))
+    }
 }
 
 /// Something that was wrong for a while.

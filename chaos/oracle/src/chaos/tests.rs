@@ -14,12 +14,14 @@ fn history(states: &[(u64, &[&str])]) -> ChaosHistory {
         done_us: at * S + S / 10,
         by: String::new(),
         serves: serves.iter().map(|name| format!("{name}/TCP/8001")).collect(),
+        terms: Terms::default(),
     };
     ChaosHistory {
         frontends: vec![Frontend {
             target: "t".to_owned(),
             transport: Transport::Tcp,
             node: None,
+            clients: BTreeSet::new(),
             states: states.iter().map(state).collect(),
         }],
         tolerance: Tolerance {
@@ -322,4 +324,116 @@ fn the_first_exchange_of_a_connection_is_an_attempt_like_others() {
     assert_eq!(broken(&all), [(Broken::Unserved, 50)]);
     all.attempts = connection(50, &[Some("b3"), Some("b3")]);
     assert_eq!(broken(&all), [(Broken::Misdelivered, 50)]);
+}
+
+/// The terms of all states of a history.
+fn under(mut all: ChaosHistory, terms: Terms) -> ChaosHistory {
+    for state in &mut all.frontends[0].states {
+        state.terms = terms;
+    }
+    all
+}
+
+#[test]
+fn a_client_stays_with_its_backend_under_affinity() {
+    let sticks = Terms {
+        sticks: true,
+        ..Terms::default()
+    };
+    let mut all = under(history(&[(0, &["b1", "b2"]), (10, &["b1", "b2", "b3"])]), sticks);
+    all.attempts = [(50, "b1"), (52, "b1"), (150, "b1"), (154, "b2"), (156, "b2")]
+        .map(|(at, by)| attempt(at, Some(by)))
+        .to_vec();
+    assert_eq!(
+        broken(&all),
+        [(Broken::Unbound, 154)],
+        "it is bound to b2 from then on"
+    );
+    let mut other = all.clone();
+    for one in &mut other.attempts[3..] {
+        one.client = "pod@node2".to_owned();
+    }
+    assert_eq!(broken(&other), [], "another client");
+    let mut off = all.clone();
+    off.frontends[0].states[0].terms.sticks = false;
+    assert_eq!(broken(&off), [], "affinity may not be effective yet");
+    let mut left = history(&[(0, &["b1", "b2"]), (15, &["b2"]), (20, &["b1", "b2"])]);
+    left.attempts.clone_from(&all.attempts);
+    assert_eq!(broken(&under(left, sticks)), [], "b1 may have been away");
+    all.disturbances = vec![disturbance(Some("node1"), 12, 13, Excuses::Late)];
+    assert_eq!(broken(&all), [], "a new agent may have forgotten it");
+    all.disturbances[0].node = Some("node2".to_owned());
+    assert_eq!(broken(&all), [(Broken::Unbound, 154)]);
+}
+
+#[test]
+fn attempts_at_the_same_time_bind_nothing() {
+    let sticks = Terms {
+        sticks: true,
+        ..Terms::default()
+    };
+    let mut all = under(history(&[(0, &["b1", "b2"])]), sticks);
+    all.attempts = vec![attempt(50, Some("b1")), attempt(51, Some("b2"))];
+    assert_eq!(broken(&all), [], "the second begins as the first ends");
+}
+
+#[test]
+fn backends_see_the_clients_own_address_where_that_is_promised() {
+    let mut all = history(&[(0, &["b1"]), (10, &["b1", "b2"])]);
+    all.attempts = vec![attempt(50, Some("b1"))];
+    assert_eq!(broken(&all), [], "nothing is promised");
+    all.frontends[0].states[1].terms.keeps_source = true;
+    all.attempts.push(attempt(120, Some("b1")));
+    all.attempts.push(attempt(152, Some("b1")));
+    assert_eq!(
+        broken(&all),
+        [(Broken::Translated, 152)],
+        "until then, the state of before may last"
+    );
+    let own = all.attempts[2].local;
+    if let (Outcome::Answered { answer, .. }, Some(own)) = (&mut all.attempts[2].outcome, own) {
+        answer.source = own;
+    }
+    // A socket that is not connected does not know its own address.
+    all.attempts[2].local = Some("0.0.0.0:40152".parse().unwrap());
+    assert_eq!(broken(&all), []);
+}
+
+#[test]
+fn where_implementations_differ_a_connection_may_fail_and_none_is_answered_by_others() {
+    let may_fail = Terms {
+        may_fail: true,
+        ..Terms::default()
+    };
+    let mut all = under(history(&[(0, &["b1"])]), may_fail);
+    all.attempts = vec![
+        attempt(50, None),
+        attempt(52, Some("b1")),
+        attempt(54, Some("other")),
+    ];
+    assert_eq!(broken(&all), [(Broken::Misdelivered, 54)]);
+}
+
+#[test]
+fn a_frontend_may_be_another_one_to_other_clients() {
+    let mut all = history(&[(0, &["b1"])]);
+    let mut far = all.frontends[0].clone();
+    far.states[0].serves = BTreeSet::from(["b2/TCP/8001".to_owned()]);
+    all.frontends[0].clients.insert("pod@node1".to_owned());
+    far.clients.insert("pod@node2".to_owned());
+    all.frontends.push(far);
+    let of_far = |mut one: Attempt| {
+        one.client = "pod@node2".to_owned();
+        one
+    };
+    all.attempts = vec![
+        attempt(50, Some("b1")),
+        attempt(52, Some("b2")),
+        of_far(attempt(54, Some("b2"))),
+        of_far(attempt(56, Some("b1"))),
+    ];
+    assert_eq!(
+        broken(&all),
+        [(Broken::Misdelivered, 52), (Broken::Misdelivered, 56)]
+    );
 }

@@ -77,19 +77,34 @@ fn write(random: &mut StdRng, world: &World) -> Does {
     let is_there = world.services.contains_key(&service);
     match random.random_range(0..100) {
         // What was deleted comes back soon, often at once.
-        _ if !is_there && random.random_ratio(2, 3) => Does::Service(ServiceWrite {
-            service,
-            to: Some(Service { node_port: None }),
-        }),
-        0..6 => Does::Service(ServiceWrite { service, to: None }),
-        6..16 => Does::Service(ServiceWrite {
-            service,
-            to: Some(Service {
-                node_port: Some(random.random_range(0..NODE_PORTS)),
-            }),
-        }),
-        16..26 => Does::Annotate(service),
+        _ if !is_there && random.random_ratio(2, 3) => {
+            let to = Some(terms(random, Service::default()));
+            Does::Service(ServiceWrite { service, to })
+        }
+        0..5 => Does::Service(ServiceWrite { service, to: None }),
+        5..12 => {
+            let node_port = Some(random.random_range(0..NODE_PORTS));
+            let before = world.services.get(&service).copied().unwrap_or_default();
+            let to = Some(Service { node_port, ..before });
+            Does::Service(ServiceWrite { service, to })
+        }
+        12..20 => {
+            let before = world.services.get(&service).copied().unwrap_or_default();
+            let to = Some(terms(random, before));
+            Does::Service(ServiceWrite { service, to })
+        }
+        20..26 => Does::Annotate(service),
         number => Does::Slice(slice(random, world, number)),
+    }
+}
+
+/// A Service with other terms. Under a policy Local, many clients are not served: it is rare.
+fn terms(random: &mut StdRng, before: Service) -> Service {
+    Service {
+        node_port: before.node_port,
+        affinity: random.random_ratio(1, 2),
+        internal_local: random.random_ratio(1, 5),
+        external_local: random.random_ratio(1, 3),
     }
 }
 
@@ -176,6 +191,7 @@ fn faults(random: &mut StdRng, wish: &Wish, end: u32) -> Vec<Action> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chaos::world::{Client, Front};
 
     fn wish() -> Wish {
         Wish {
@@ -197,7 +213,7 @@ mod tests {
 
     #[test]
     fn many_seeds_have_all_faults_and_leave_most_frontends_served() {
-        let (mut kinds, mut served, mut all) = (BTreeSet::new(), 0, 0);
+        let (mut kinds, mut terms, mut served, mut all) = (BTreeSet::new(), BTreeSet::new(), 0, 0);
         for seed in 0..50 {
             let schedule = schedule(seed, &wish());
             kinds.extend(schedule.kinds());
@@ -207,14 +223,24 @@ mod tests {
                     world = world.after(&call);
                     let fronts = World::fronts(true);
                     all += fronts.len();
-                    served += fronts
-                        .iter()
-                        .filter(|front| !world.serves(**front).is_empty())
-                        .count();
+                    let is_served =
+                        |front: &&Front| !world.served(**front, Client::Pod(0), Some(1), 2).by.is_empty();
+                    served += fronts.iter().filter(is_served).count();
+                    terms.extend(
+                        world
+                            .services
+                            .values()
+                            .map(|one| [one.affinity, one.internal_local, one.external_local]),
+                    );
                 }
             }
         }
         assert_eq!(kinds, FaultKind::ALL.into());
+        assert_eq!(
+            terms.len(),
+            8,
+            "affinity, and each policy, with and without the others"
+        );
         let share = f64::from(u32::try_from(served).unwrap()) / f64::from(u32::try_from(all).unwrap());
         assert!((0.6..0.97).contains(&share), "{share} of all frontends serve");
     }

@@ -1,13 +1,14 @@
 //! The objects of a run in the API, and the times of the calls that change them.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
     time::Duration,
 };
 
-use cluster::Capability;
+use cluster::{Capability, Place};
 use harness::{
+    client::Client,
     context::Context,
     destination::Destination,
     frontends::{balancers, node_addresses},
@@ -27,7 +28,7 @@ use super::{
     schedule::{BACKENDS, NODE_PORTS, Namespace},
     shapes::{PORT, Shapes, TARGETS, TRANSPORTS, target},
     words,
-    world::{BALANCED, Call, Front, World},
+    world::{self, BALANCED, Call, Front, Served, World},
 };
 
 /// The objects, and the states that frontends have had.
@@ -35,17 +36,16 @@ pub(super) struct Staged<'a> {
     cx: &'a Context,
     shapes: Shapes,
     backends: Vec<Backend>,
-    world: World,
-    /// States of each frontend so far.
-    states: BTreeMap<Front, Vec<Times>>,
+    /// What the API had after each write, the last one being now.
+    worlds: Vec<Written>,
 }
 
-/// A state of a frontend, with the backends that it serves.
-struct Times {
+/// A write, and what the API had after it.
+struct Written {
     sent_us: u64,
     done_us: u64,
     by: String,
-    serves: Vec<(u8, u8)>,
+    world: World,
 }
 
 /// A place that clients dial.
@@ -109,23 +109,22 @@ impl<'a> Staged<'a> {
                 endpoints: endpoints.collect::<Result<_, Halt>>()?,
             },
             backends,
-            world: World::default(),
-            states: BTreeMap::new(),
+            worlds: Vec::new(),
         };
         for call in World::first().creations() {
             staged.call(&call).await?;
         }
         staged.shapes.balancer = staged.balanced().await?;
         // What came before the control is history.
-        for states in staged.states.values_mut() {
-            states.drain(..states.len() - 1);
-        }
+        staged.worlds.drain(..staged.worlds.len().saturating_sub(1));
         Ok(staged)
     }
 
     /// The state of the API now.
-    pub(super) fn world(&self) -> &World {
-        &self.world
+    pub(super) fn world(&self) -> World {
+        self.worlds
+            .last()
+            .map_or_else(World::default, |last| last.world.clone())
     }
 
     /// The address that a load balancer controller gives.
@@ -154,21 +153,12 @@ impl<'a> Staged<'a> {
         // The own watch has been waited for since.
         let since = u64::try_from(at.as_micros()).unwrap_or(u64::MAX);
         let done_us = now_us().saturating_sub(since).max(sent_us);
-        let next = self.world.after(call);
-        for front in World::fronts(self.shapes.is_balanced) {
-            let serves: Vec<(u8, u8)> = next.serves(front).into_iter().collect();
-            let states = self.states.entry(front).or_default();
-            if states.last().is_none_or(|last| last.serves != serves) {
-                let by = call.to_string();
-                states.push(Times {
-                    sent_us,
-                    done_us,
-                    by,
-                    serves,
-                });
-            }
-        }
-        self.world = next;
+        self.worlds.push(Written {
+            sent_us,
+            done_us,
+            by: call.to_string(),
+            world: self.world().after(call),
+        });
         Ok(())
     }
 
@@ -227,7 +217,7 @@ impl<'a> Staged<'a> {
                 let object = self.shapes.slice(*slice, to);
                 let key = self.shapes.slice_key(*slice);
                 let moves = self
-                    .world
+                    .world()
                     .slices
                     .get(slice)
                     .is_some_and(|before| before.of != to.of);
@@ -274,40 +264,80 @@ impl<'a> Staged<'a> {
         all
     }
 
-    /// Identities that a frontend serves now.
-    pub(super) fn identities(&self, dialled: &Dialled) -> Vec<String> {
-        let serves = self.world.serves(dialled.front);
-        serves
-            .iter()
-            .map(|one| self.identity(*one, dialled.transport))
-            .collect()
+    /// Identities that must serve a client now; `None` if it is left to implementations.
+    pub(super) fn identities(&self, dialled: &Dialled, client: &Client) -> Option<Vec<String>> {
+        let served = self.served(&self.world(), dialled, client);
+        served
+            .is_exact()
+            .then(|| self.named(&served, dialled.transport).collect())
     }
 
-    fn identity(&self, (service, backend): (u8, u8), transport: Transport) -> String {
-        self.backends[usize::from(backend)].identity(transport, target(service))
+    /// What a frontend is to a client.
+    fn served(&self, world: &World, dialled: &Dialled, client: &Client) -> Served {
+        let number = |name: &str| {
+            let at = self.cx.nodes().iter().position(|node| node == name);
+            at.and_then(|at| u8::try_from(at).ok())
+        };
+        let place = match (number(&client.node), &client.place) {
+            (None, _) => world::Client::Outside,
+            (Some(node), Place::Host { .. }) => world::Client::Host(node),
+            (Some(node), _) => world::Client::Pod(node),
+        };
+        let nodes = u8::try_from(self.cx.nodes().len()).unwrap_or(u8::MAX);
+        let at = dialled.node.as_deref().and_then(number);
+        world.served(dialled.front, place, at, nodes)
     }
 
-    /// What the oracle has to know of all that is dialled.
-    pub(super) fn frontends(&self, target: impl Fn(&Dialled) -> String) -> Vec<Frontend> {
-        let of = |dialled: Dialled| {
-            let states = self.states.get(&dialled.front).into_iter().flatten();
-            let state = |times: &Times| State {
-                sent_us: times.sent_us,
-                done_us: times.done_us,
-                by: times.by.clone(),
-                serves: times
-                    .serves
-                    .iter()
-                    .map(|one| self.identity(*one, dialled.transport))
-                    .collect(),
-            };
-            Frontend {
-                states: states.map(state).collect(),
+    fn named<'s>(&'s self, served: &'s Served, transport: Transport) -> impl Iterator<Item = String> + 's {
+        let name = move |(service, backend): &(u8, u8)| {
+            self.backends[usize::from(*backend)].identity(transport, target(*service))
+        };
+        served.by.iter().map(name)
+    }
+
+    /// What the oracle has to know of all that clients dial: each frontend once for all clients that it is the same to.
+    pub(super) fn frontends(&self, clients: &[Client], target: impl Fn(&Dialled) -> String) -> Vec<Frontend> {
+        let mut all = Vec::new();
+        for dialled in self.dialled() {
+            let mut same: Vec<(Vec<State>, BTreeSet<String>)> = Vec::new();
+            for client in clients {
+                let states = self.states(&dialled, client);
+                match same.iter_mut().find(|(other, _)| *other == states) {
+                    Some((_, names)) => drop(names.insert(client.name.clone())),
+                    None => same.push((states, BTreeSet::from([client.name.clone()]))),
+                }
+            }
+            all.extend(same.into_iter().map(|(states, clients)| Frontend {
+                states,
                 target: target(&dialled),
                 transport: dialled.transport,
-                node: dialled.node,
+                node: dialled.node.clone(),
+                clients,
+            }));
+        }
+        all
+    }
+
+    /// The states of a frontend to a client.
+    fn states(&self, dialled: &Dialled, client: &Client) -> Vec<State> {
+        let mut states: Vec<State> = Vec::new();
+        for written in &self.worlds {
+            let served = self.served(&written.world, dialled, client);
+            let serves = self.named(&served, dialled.transport).collect();
+            if states
+                .last()
+                .is_some_and(|last| last.serves == serves && last.terms == served.terms)
+            {
+                continue;
             }
-        };
-        self.dialled().into_iter().map(of).collect()
+            states.push(State {
+                sent_us: written.sent_us,
+                done_us: written.done_us,
+                by: written.by.clone(),
+                serves,
+                terms: served.terms,
+            });
+        }
+        states
     }
 }

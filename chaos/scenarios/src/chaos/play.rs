@@ -1,6 +1,9 @@
 //! One run: staging and control, writes and faults at their times, heal, final reads, verdict.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use faults::LeftoverPrograms;
 use harness::{
@@ -53,8 +56,8 @@ pub async fn play(cx: &Context, schedule: &Schedule, brief: bool) -> Result<Chao
     fence::pass(cx).await?;
 
     cx.phase("control: every frontend serves its backends");
-    let [inside, outside] = clients(cx);
-    let groups = reads(&staged, MEANWHILE, &inside, &outside);
+    let everyone = clients(cx);
+    let groups = reads(&staged, MEANWHILE, &everyone);
     for (clients, targets) in &groups {
         probing::control(cx, "all serve", clients, targets, within).await?;
     }
@@ -106,7 +109,7 @@ pub async fn play(cx: &Context, schedule: &Schedule, brief: bool) -> Result<Chao
 
     cx.phase("heal and final reads: every frontend is as the API says, on every node");
     let within = Within::from_now(cx.limits().heal);
-    for (clients, targets) in reads(&staged, HEALED, &inside, &outside) {
+    for (clients, targets) in reads(&staged, HEALED, &everyone) {
         probing::judge_briefly(cx, &clients, &targets, within).await?;
     }
     for window in windows {
@@ -155,16 +158,15 @@ fn history(
     disturbances: &[Disturbance],
     attempts: Vec<Attempt>,
 ) -> ChaosHistory {
-    let [inside, outside] = clients(cx);
+    let clients = clients(cx);
     let name = |dialled: &Dialled| dialled.destination(MEANWHILE, Vec::new()).label();
     ChaosHistory {
         began_us,
-        frontends: staged.frontends(name),
+        frontends: staged.frontends(&clients, name),
         disturbances: disturbances.to_vec(),
         tolerance: Tolerance::new(cx.limits().endpoints, cx.limits().heal),
-        clients: inside
+        clients: clients
             .iter()
-            .chain(&outside)
             .map(|client| (client.name.clone(), client.node.clone()))
             .collect(),
         attempts,
@@ -172,30 +174,34 @@ fn history(
 }
 
 /// Those inside and the one outside.
-fn clients(cx: &Context) -> [Vec<Client>; 2] {
-    [
-        cx.clients().to_vec(),
-        cx.clients().outside().into_iter().collect(),
-    ]
+fn clients(cx: &Context) -> Vec<Client> {
+    let inside = cx.clients().iter().cloned();
+    inside.chain(cx.clients().outside()).collect()
 }
 
-/// Who dials what, all of which must be as the API says now: everything from inside, and from outside what is for that.
-fn reads(
-    staged: &Staged<'_>,
-    axis: &str,
-    inside: &[Client],
-    outside: &[Client],
-) -> Vec<(Vec<Client>, Vec<Destination>)> {
-    let target = |dialled: &Dialled| dialled.destination(axis, staged.identities(dialled));
+/// Who dials what, all of which must be as the API says now: everything from inside, and from outside what is for that. Clients that
+/// get the same are together.
+fn reads(staged: &Staged<'_>, axis: &str, clients: &[Client]) -> Vec<(Vec<Client>, Vec<Destination>)> {
     let all = staged.dialled();
-    let beyond = all.iter().filter(|dialled| dialled.is_for_outside()).map(target);
-    [
-        (inside.to_vec(), all.iter().map(target).collect()),
-        (outside.to_vec(), beyond.collect::<Vec<_>>()),
-    ]
-    .into_iter()
-    .filter(|(clients, _)| !clients.is_empty())
-    .collect()
+    let mut groups: BTreeMap<Vec<Option<Vec<String>>>, Vec<Client>> = BTreeMap::new();
+    for client in clients {
+        let identities = |dialled: &Dialled| {
+            let is_dialled = !client.node.is_empty() || dialled.is_for_outside();
+            is_dialled.then(|| staged.identities(dialled, client)).flatten()
+        };
+        let of_each = all.iter().map(identities).collect();
+        groups.entry(of_each).or_default().push(client.clone());
+    }
+    let targets = |of_each: Vec<Option<Vec<String>>>| {
+        let dialled = all.iter().zip(of_each);
+        dialled
+            .filter_map(|(dialled, identities)| Some(dialled.destination(axis, identities?)))
+            .collect()
+    };
+    groups
+        .into_iter()
+        .map(|(of_each, clients)| (clients, targets(of_each)))
+        .collect()
 }
 
 async fn writes(staged: &mut Staged<'_>, actions: &[Action], began: Instant) -> Result<(), Halt> {

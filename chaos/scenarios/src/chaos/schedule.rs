@@ -90,11 +90,25 @@ pub struct ServiceWrite {
 
 /// A Service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Service {
     /// One of the node ports, by number. The Service that has it loses it first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub node_port: Option<u8>,
+    /// `sessionAffinity: ClientIP`.
+    #[serde(skip_serializing_if = "is_false")]
+    pub affinity: bool,
+    /// `internalTrafficPolicy: Local`.
+    #[serde(skip_serializing_if = "is_false")]
+    pub internal_local: bool,
+    /// `externalTrafficPolicy: Local`, which only a Service with frontends for that has.
+    #[serde(skip_serializing_if = "is_false")]
+    pub external_local: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 /// The state of an EndpointSlice from now on.

@@ -80,6 +80,7 @@ impl Shapes {
             Some(_) => "NodePort",
             None => "ClusterIP",
         };
+        let policy = |is_local: bool| if is_local { "Local" } else { "Cluster" };
         let port = |transport: Transport| {
             let protocol = finding::transport(transport);
             json!({
@@ -95,6 +96,12 @@ impl Shapes {
                 "clusterIP": self.cluster_ips.get(&number),
                 "ipFamilies": [self.family.to_string()],
                 "ports": TRANSPORTS.map(port),
+                "sessionAffinity": if service.affinity { "ClientIP" } else { "None" },
+                // The default.
+                "sessionAffinityConfig": null,
+                "internalTrafficPolicy": policy(service.internal_local),
+                // Not for clients inside alone.
+                "externalTrafficPolicy": (kind != "ClusterIP").then(|| policy(service.external_local)),
                 "allocateLoadBalancerNodePorts": is_balanced.then_some(false),
                 "loadBalancerIP": self.balancer.filter(|_| is_balanced),
             },

@@ -58,9 +58,17 @@ impl fmt::Display for Call {
 impl fmt::Display for Service {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.node_port {
-            None => f.write_str(" has no node port"),
-            Some(port) => write!(f, " has node port {port}"),
+            None => f.write_str(" has no node port")?,
+            Some(port) => write!(f, " has node port {port}")?,
         }
+        let also = [
+            (self.affinity, "session affinity"),
+            (self.internal_local, "internal policy Local"),
+            (self.external_local, "external policy Local"),
+        ];
+        also.iter()
+            .filter(|(has, _)| *has)
+            .try_for_each(|(_, what)| write!(f, ", {what}"))
     }
 }
 

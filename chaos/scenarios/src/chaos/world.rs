@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use oracle::chaos::Terms;
+
 use super::schedule::{
     BACKENDS, Condition, Does, Endpoint, HOMES, NODE_PORTS, Namespace, SERVICES, Service, Slice,
 };
@@ -24,6 +26,43 @@ pub enum Front {
     NodePort(u8),
     /// The load balancer's address of a Service.
     LoadBalancer(u8),
+}
+
+/// Where a client is. Nodes have numbers from 0, as backends are dealt to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Client {
+    /// Outside the cluster.
+    Outside,
+    /// In a pod of a node.
+    Pod(u8),
+    /// In a node's own network.
+    Host(u8),
+}
+
+impl Client {
+    fn node(self) -> Option<u8> {
+        match self {
+            Self::Outside => None,
+            Self::Pod(node) | Self::Host(node) => Some(node),
+        }
+    }
+}
+
+/// What a frontend is to a client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Backends that new connections may reach, each after the number of the Service whose port it listens on.
+    pub by: BTreeSet<(u8, u8)>,
+    /// What else is promised.
+    pub terms: Terms,
+}
+
+impl Served {
+    /// Whether exactly these backends serve, so that reads can tell.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        !self.terms.may_fail
+    }
 }
 
 /// One call of the API.
@@ -70,7 +109,11 @@ impl World {
                 3 => Some(1),
                 _ => None,
             };
-            world.services.insert(service, Service { node_port });
+            let first = Service {
+                node_port,
+                ..Service::default()
+            };
+            world.services.insert(service, first);
             for part in 0..2 {
                 let endpoint = Endpoint {
                     backend: (service + part) % BACKENDS,
@@ -124,7 +167,10 @@ impl World {
                         let taken = taken.filter(|holder| *holder != write.service);
                         let given_up = taken.map(|service| Call::Service {
                             service,
-                            to: Service { node_port: None },
+                            to: Service {
+                                node_port: None,
+                                ..self.services[&service]
+                            },
                             is_new: false,
                         });
                         let write = Call::Service {
@@ -185,18 +231,63 @@ impl World {
         }
     }
 
-    /// Backends that new connections to a frontend may reach: the ready ones of its Service, or else those that still serve while
-    /// they terminate (KEP-1669). With the number of the Service, whose port they listen on.
+    /// What a frontend is to a client. `at`: the node at whose address it is, if it is at one's. Backends are dealt to `nodes` in turn.
     #[must_use]
-    pub fn serves(&self, front: Front) -> BTreeSet<(u8, u8)> {
+    pub fn served(&self, front: Front, client: Client, at: Option<u8>, nodes: u8) -> Served {
         let Some(service) = self.owner(front) else {
-            return BTreeSet::new();
+            return Served::default();
         };
-        let of = |wanted: Condition| -> BTreeSet<(u8, u8)> {
+        let Service {
+            affinity,
+            internal_local,
+            external_local,
+            ..
+        } = self.services[&service];
+        let all = || self.eligible(service, |_| true);
+        let near = |node: u8| self.eligible(service, |backend| backend % nodes == node);
+        let mut served = Served::default();
+        match (front, client) {
+            (Front::ClusterIp(_), _) => {
+                served.terms.keeps_source = matches!(client, Client::Pod(_));
+                served.terms.sticks = affinity;
+                served.by = match client.node() {
+                    Some(node) if internal_local => near(node),
+                    _ => all(),
+                };
+            }
+            (Front::NodePort(_) | Front::LoadBalancer(_), Client::Outside) if external_local => {
+                served.terms.keeps_source = true;
+                if let Some(node) = at {
+                    served.terms.sticks = affinity;
+                    served.by = near(node);
+                } else {
+                    // On whichever node it comes in, and on each time another one.
+                    let each: Vec<_> = (0..nodes).map(near).collect();
+                    served.terms.may_fail = each.iter().any(BTreeSet::is_empty);
+                    served.by = each.into_iter().flatten().collect();
+                }
+            }
+            (Front::NodePort(_), Client::Pod(_) | Client::Host(_)) if external_local => {
+                // Pods of another node that has a backend are served; the rest is left to implementations.
+                let here = at.map(near).unwrap_or_default();
+                let is_pods = matches!(client, Client::Pod(_)) && client.node() != at;
+                served.terms.may_fail = !is_pods || here.is_empty();
+                served.by = all().into_iter().chain(here).collect();
+            }
+            // "In-cluster traffic … gets Cluster semantics", ServiceSpec.externalTrafficPolicy.
+            (Front::NodePort(_) | Front::LoadBalancer(_), _) => served.by = all(),
+        }
+        served
+    }
+
+    /// Backends of a Service that get new connections: of those that are wanted the ready ones, or else those that still serve while
+    /// they terminate (KEP-1669). With the number of the Service, whose port they listen on.
+    fn eligible(&self, service: u8, is_wanted: impl Fn(u8) -> bool) -> BTreeSet<(u8, u8)> {
+        let of = |condition: Condition| -> BTreeSet<(u8, u8)> {
             let slices = self.slices.values().filter(|slice| slice.of == service);
             slices
                 .flat_map(|slice| slice.endpoints.iter().flatten())
-                .filter(|endpoint| endpoint.condition == wanted)
+                .filter(|endpoint| endpoint.condition == condition && is_wanted(endpoint.backend))
                 .map(|endpoint| (service, endpoint.backend))
                 .collect()
         };
@@ -226,4 +317,120 @@ pub fn of_namespace(namespace: Namespace) -> Vec<u8> {
     (0..SERVICES)
         .filter(|service| HOMES[usize::from(*service)].0 == namespace)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Service 0 has a node port, and backends 0 and 1: of two nodes, one each. Its endpoint on the second node is in this condition.
+    fn world(to: Service, condition: Condition) -> World {
+        let mut world = World::first();
+        let node_port = Some(0);
+        world.services.insert(0, Service { node_port, ..to });
+        for (slice, backend, condition) in [(0, 0, Condition::Ready), (1, 1, condition)] {
+            let endpoints = Some(vec![Endpoint { backend, condition }]);
+            world.slices.insert(slice, Slice { of: 0, endpoints });
+        }
+        world
+    }
+
+    fn by(served: &Served) -> Vec<u8> {
+        served.by.iter().map(|(_, backend)| *backend).collect()
+    }
+
+    const CLIENTS: [Client; 5] = [
+        Client::Pod(0),
+        Client::Pod(1),
+        Client::Host(0),
+        Client::Host(1),
+        Client::Outside,
+    ];
+
+    #[test]
+    fn internal_policy_is_for_cluster_ips_and_clients_of_each_node() {
+        let internal = Service {
+            internal_local: true,
+            affinity: true,
+            ..Service::default()
+        };
+        let world = world(internal, Condition::Unready);
+        for client in CLIENTS {
+            let at_node_port = world.served(Front::NodePort(0), client, Some(1), 2);
+            assert_eq!(by(&at_node_port), [0], "{client:?}");
+            assert_eq!(at_node_port.terms, Terms::default());
+        }
+        let near = CLIENTS.map(|client| by(&world.served(Front::ClusterIp(0), client, None, 2)));
+        assert_eq!(near[..4], [vec![0], vec![], vec![0], vec![]]);
+        let terms = CLIENTS.map(|client| world.served(Front::ClusterIp(0), client, None, 2).terms);
+        assert!(terms.iter().all(|terms| terms.sticks && !terms.may_fail));
+        assert_eq!(
+            terms.map(|terms| terms.keeps_source),
+            [true, true, false, false, false]
+        );
+    }
+
+    #[test]
+    fn external_policy_is_for_clients_outside() {
+        let external = Service {
+            external_local: true,
+            affinity: true,
+            ..Service::default()
+        };
+        let world = world(external, Condition::Unready);
+        let at = |node| world.served(Front::NodePort(0), Client::Outside, Some(node), 2);
+        assert_eq!((by(&at(0)), by(&at(1))), (vec![0], vec![]));
+        let terms = Terms {
+            keeps_source: true,
+            sticks: true,
+            may_fail: false,
+        };
+        assert_eq!([at(0).terms, at(1).terms], [terms; 2]);
+        // Inside, pods of another node are served by the node port of one that has a backend; the rest differs.
+        let exact =
+            |at: u8| CLIENTS.map(|client| world.served(Front::NodePort(0), client, Some(at), 2).is_exact());
+        assert_eq!(exact(0), [false, true, false, false, true]);
+        assert_eq!(exact(1), [false, false, false, false, true]);
+        for client in &CLIENTS[..4] {
+            assert_eq!(by(&world.served(Front::NodePort(0), *client, Some(1), 2)), [0]);
+            assert_eq!(by(&world.served(Front::ClusterIp(0), *client, None, 2)), [0]);
+        }
+    }
+
+    #[test]
+    fn an_address_of_a_load_balancer_comes_in_on_any_node() {
+        let external = Service {
+            external_local: true,
+            ..Service::default()
+        };
+        for (condition, all, may_fail) in [
+            (Condition::Ready, vec![0, 1], false),
+            (Condition::Unready, vec![0], true),
+        ] {
+            let mut world = world(external, condition);
+            let service = world.services[&0];
+            world.services.insert(BALANCED, service);
+            for slice in world.slices.values_mut() {
+                slice.of = if slice.of == 0 { BALANCED } else { 0 };
+            }
+            let outside = world.served(Front::LoadBalancer(BALANCED), Client::Outside, None, 2);
+            assert_eq!((by(&outside), outside.terms.may_fail), (all.clone(), may_fail));
+            assert!(outside.terms.keeps_source && !outside.terms.sticks);
+            let inside = world.served(Front::LoadBalancer(BALANCED), Client::Pod(1), None, 2);
+            assert_eq!((by(&inside), inside.terms), (all, Terms::default()));
+        }
+    }
+
+    #[test]
+    fn terminating_endpoints_serve_where_no_ready_one_is_wanted() {
+        let internal = Service {
+            internal_local: true,
+            ..Service::default()
+        };
+        let world = world(internal, Condition::Terminating);
+        let near = CLIENTS.map(|client| by(&world.served(Front::ClusterIp(0), client, None, 2)));
+        assert_eq!(near[..4], [vec![0], vec![1], vec![0], vec![1]]);
+        let all = world.served(Front::NodePort(0), Client::Outside, Some(1), 2);
+        assert_eq!(by(&all), [0]);
+    }
 }
