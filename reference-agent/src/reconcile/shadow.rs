@@ -838,11 +838,12 @@ impl<M: LbMaps> Shadow<M> {
         self.slots_to_delete.contains_key(key)
     }
 
-    /// Entries whose slots are complete; the others will be replaced.
+    /// Entries whose slots are complete; the others will be replaced, or deleted: a number that no service port and no frontend has.
     pub(super) fn services(&self) -> impl Iterator<Item = (ServiceId, Service)> {
+        let is_removable = |id: ServiceId| self.retired.contains(&id) && self.is_unnamed(id);
         let records = self.records.iter();
         records
-            .filter(|(_, record)| record.is_in_map() && record.is_intact())
+            .filter(move |(id, record)| record.is_in_map() && record.is_intact() && !is_removable(**id))
             .map(|(&id, record)| (id, record.value()))
     }
 

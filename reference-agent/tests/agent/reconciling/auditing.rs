@@ -83,6 +83,20 @@ fn nothing_differs_where_nobody_has_changed_anything() {
     assert_eq!(world.memory().writes(), writes);
 }
 
+/// What the agent could not delete yet is its own doing, and no drift.
+#[test]
+fn nothing_differs_after_a_write_that_failed() {
+    for at in 0..40 {
+        let mut world = filled();
+        world.faults().script((0..=at).map(|index| index == at));
+        world.delete_service_unsettled("t/x");
+        world.settle_within(0);
+        assert_eq!(round(&mut world), [], "the write that failed: {at}");
+        world.settle();
+        world.assert_clean();
+    }
+}
+
 #[rstest]
 #[case(Map::Backends, |maps: &mut Contents| _ = maps.backends.remove(1))]
 #[case(Map::Slots, |maps: &mut Contents| _ = maps.slots.remove(0))]
