@@ -19,7 +19,6 @@ use crate::{
 };
 
 /// Limit of repetitions until a difference is seen again: a chosen backend or port may be another one next time.
-/// port) may be chosen otherwise.
 const CONFIRM: usize = 3;
 /// Limit of tries of a scenario that could not be played to its end.
 const TRIES: usize = 2;

@@ -112,27 +112,30 @@ fn terms(random: &mut StdRng, before: Service) -> Service {
 fn slice(random: &mut StdRng, world: &World, number: u32) -> SliceWrite {
     let slice = random.random_range(0..SLICES);
     let before = world.slices.get(&slice);
-    let of = before.map_or(slice / 2, |slice| slice.of);
-    let to = match number {
-        26..32 => None,
-        32..38 => Some(Slice { of, endpoints: None }),
-        38..44 => Some(Slice {
-            of,
-            endpoints: Some(Vec::new()),
-        }),
+    let mut of = before.map_or(slice / 2, |slice| slice.of);
+    let endpoints = match number {
+        26..32 => return SliceWrite { slice, to: None },
+        32..38 => None,
+        38..44 => Some(Vec::new()),
         44..52 => {
             let others = of_namespace(home(slice).0);
-            Some(Slice {
-                of: others.choose(random).copied().unwrap_or(of),
-                endpoints: Some(endpoints(random)),
-            })
+            of = others.choose(random).copied().unwrap_or(of);
+            Some(endpoints(random))
         }
-        _ => Some(Slice {
-            of,
-            endpoints: Some(endpoints(random)),
-        }),
+        _ => Some(endpoints(random)),
     };
-    SliceWrite { slice, to }
+    let mut to = Slice { of, endpoints };
+    // Which of two conditions of one endpoint counts is left to implementations: rare.
+    for endpoint in to.endpoints.iter_mut().flatten() {
+        let others = world.slices.iter().filter(|(number, _)| **number != slice);
+        let mut others = others
+            .filter(|(_, other)| other.of == of)
+            .flat_map(|(_, other)| other.endpoints.iter().flatten());
+        if let Some(same) = others.find(|other| other.backend == endpoint.backend) {
+            endpoint.condition = same.condition;
+        }
+    }
+    SliceWrite { slice, to: Some(to) }
 }
 
 fn endpoints(random: &mut StdRng) -> Vec<Endpoint> {
@@ -141,9 +144,11 @@ fn endpoints(random: &mut StdRng) -> Vec<Endpoint> {
     let mut all = Vec::new();
     for _ in 0..count {
         let backend = backends.remove(random.random_range(0..backends.len()));
-        let condition = match random.random_range(0..10) {
-            0 => Condition::Unready,
-            1 => Condition::Terminating,
+        let condition = match random.random_range(0..20) {
+            0..2 => Condition::Unready,
+            2..4 => Condition::Terminating,
+            4 => Condition::Stopped,
+            5 => Condition::Published,
             _ => Condition::Ready,
         };
         all.push(Endpoint { backend, condition });

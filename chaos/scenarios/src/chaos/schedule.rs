@@ -143,7 +143,7 @@ pub struct Endpoint {
 }
 
 /// Condition of an endpoint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Condition {
     /// Ready.
@@ -153,11 +153,27 @@ pub enum Condition {
     Unready,
     /// Terminating, and still serving.
     Terminating,
+    /// Terminating, and not serving any more.
+    Stopped,
+    /// Ready without serving, as `publishNotReadyAddresses` makes it.
+    Published,
 }
 
 impl Condition {
     fn is_ready(&self) -> bool {
         *self == Self::Ready
+    }
+
+    /// The fields `ready`, `serving` and `terminating`.
+    #[must_use]
+    pub fn fields(self) -> (bool, bool, bool) {
+        match self {
+            Self::Ready => (true, true, false),
+            Self::Unready => (false, false, false),
+            Self::Terminating => (false, true, true),
+            Self::Stopped => (false, false, true),
+            Self::Published => (true, false, false),
+        }
     }
 }
 

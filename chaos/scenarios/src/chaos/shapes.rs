@@ -8,7 +8,7 @@ use oracle::{finding, history::Transport};
 use serde_json::{Value, json};
 
 use super::{
-    schedule::{Condition, HOMES, Namespace, Service, Slice, home},
+    schedule::{HOMES, Namespace, Service, Slice, home},
     words,
     world::BALANCED,
 };
@@ -125,15 +125,8 @@ impl Shapes {
         let endpoints = slice.endpoints.as_ref().map(|all| {
             let listed = all.iter().map(|endpoint| {
                 let mut one = self.endpoints[usize::from(endpoint.backend)].clone();
-                match endpoint.condition {
-                    Condition::Ready => {}
-                    Condition::Unready => {
-                        one["conditions"] = json!({ "ready": false, "serving": false, "terminating": false });
-                    }
-                    Condition::Terminating => {
-                        one["conditions"] = json!({ "ready": false, "serving": true, "terminating": true });
-                    }
-                }
+                let (ready, serving, terminating) = endpoint.condition.fields();
+                one["conditions"] = json!({ "ready": ready, "serving": serving, "terminating": terminating });
                 one
             });
             listed.collect::<Value>()

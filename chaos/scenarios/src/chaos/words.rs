@@ -93,6 +93,8 @@ impl fmt::Display for Endpoint {
             Condition::Ready => "",
             Condition::Unready => " (unready)",
             Condition::Terminating => " (terminating)",
+            Condition::Stopped => " (stopped)",
+            Condition::Published => " (published)",
         })
     }
 }

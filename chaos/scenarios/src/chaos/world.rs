@@ -55,14 +55,33 @@ pub struct Served {
     pub by: BTreeSet<(u8, u8)>,
     /// What else is promised.
     pub terms: Terms,
+    /// Whether some of them may be left out: slices list one endpoint with different conditions, and which counts is left to
+    /// implementations.
+    is_disputed: bool,
 }
 
 impl Served {
     /// Whether exactly these backends serve, so that reads can tell.
     #[must_use]
     pub fn is_exact(&self) -> bool {
-        !self.terms.may_fail
+        !self.terms.may_fail && !self.is_disputed
     }
+
+    /// Serves these, too.
+    fn add(&mut self, eligible: Eligible) {
+        self.terms.may_fail |= eligible.may_fail;
+        self.terms.sticks &= !eligible.is_disputed;
+        self.is_disputed |= eligible.is_disputed;
+        self.by.extend(eligible.by);
+    }
+}
+
+/// Endpoints that get new connections.
+struct Eligible {
+    by: BTreeSet<(u8, u8)>,
+    /// Whether there may be none of them.
+    may_fail: bool,
+    is_disputed: bool,
 }
 
 /// One call of the API.
@@ -250,52 +269,75 @@ impl World {
             (Front::ClusterIp(_), _) => {
                 served.terms.keeps_source = matches!(client, Client::Pod(_));
                 served.terms.sticks = affinity;
-                served.by = match client.node() {
+                served.add(match client.node() {
                     Some(node) if internal_local => near(node),
                     _ => all(),
-                };
+                });
             }
             (Front::NodePort(_) | Front::LoadBalancer(_), Client::Outside) if external_local => {
                 served.terms.keeps_source = true;
                 if let Some(node) = at {
                     served.terms.sticks = affinity;
-                    served.by = near(node);
+                    served.add(near(node));
                 } else {
-                    // On whichever node it comes in, and on each time another one.
-                    let each: Vec<_> = (0..nodes).map(near).collect();
-                    served.terms.may_fail = each.iter().any(BTreeSet::is_empty);
-                    served.by = each.into_iter().flatten().collect();
+                    // On whichever node it comes in, each time on another one.
+                    for node in 0..nodes {
+                        let near = near(node);
+                        served.terms.may_fail |= near.by.is_empty();
+                        served.add(near);
+                    }
                 }
             }
             (Front::NodePort(_), Client::Pod(_) | Client::Host(_)) if external_local => {
                 // Pods of another node that has a backend are served; the rest is left to implementations.
-                let here = at.map(near).unwrap_or_default();
                 let is_pods = matches!(client, Client::Pod(_)) && client.node() != at;
-                served.terms.may_fail = !is_pods || here.is_empty();
-                served.by = all().into_iter().chain(here).collect();
+                served.terms.may_fail = !is_pods;
+                if let Some(node) = at {
+                    let here = near(node);
+                    served.terms.may_fail |= here.by.is_empty();
+                    served.add(here);
+                }
+                served.add(all());
             }
             // "In-cluster traffic … gets Cluster semantics", ServiceSpec.externalTrafficPolicy.
-            (Front::NodePort(_) | Front::LoadBalancer(_), _) => served.by = all(),
+            (Front::NodePort(_) | Front::LoadBalancer(_), _) => served.add(all()),
         }
         served
     }
 
     /// Backends of a Service that get new connections: of those that are wanted the ready ones, or else those that still serve while
     /// they terminate (KEP-1669). With the number of the Service, whose port they listen on.
-    fn eligible(&self, service: u8, is_wanted: impl Fn(u8) -> bool) -> BTreeSet<(u8, u8)> {
-        let of = |condition: Condition| -> BTreeSet<(u8, u8)> {
-            let slices = self.slices.values().filter(|slice| slice.of == service);
-            slices
-                .flat_map(|slice| slice.endpoints.iter().flatten())
-                .filter(|endpoint| endpoint.condition == condition && is_wanted(endpoint.backend))
-                .map(|endpoint| (service, endpoint.backend))
-                .collect()
+    fn eligible(&self, service: u8, is_wanted: impl Fn(u8) -> bool) -> Eligible {
+        let mut conditions: BTreeMap<u8, BTreeSet<Condition>> = BTreeMap::new();
+        let slices = self.slices.values().filter(|slice| slice.of == service);
+        for endpoint in slices.flat_map(|slice| slice.endpoints.iter().flatten()) {
+            if is_wanted(endpoint.backend) {
+                conditions
+                    .entry(endpoint.backend)
+                    .or_default()
+                    .insert(endpoint.condition);
+            }
+        }
+        let is_ready = |one: &Condition| one.fields().0;
+        let terminates = |one: &Condition| *one == Condition::Terminating;
+        let those = |test: &dyn Fn(&BTreeSet<Condition>) -> bool| -> BTreeSet<(u8, u8)> {
+            let found = conditions.iter().filter(|(_, all)| test(all));
+            found.map(|(backend, _)| (service, *backend)).collect()
         };
-        let ready = of(Condition::Ready);
-        if ready.is_empty() {
-            of(Condition::Terminating)
-        } else {
-            ready
+        let mut by = those(&|all| all.iter().any(is_ready));
+        let is_any_ready = !those(&|all| all.iter().all(is_ready)).is_empty();
+        if !is_any_ready {
+            by.extend(those(&|all| all.iter().any(terminates)));
+        }
+        let is_any_certain = is_any_ready || !those(&|all| all.iter().all(terminates)).is_empty();
+        let is_disputed = |all: &BTreeSet<Condition>| {
+            all.iter().any(is_ready) != all.iter().all(is_ready)
+                || all.iter().any(terminates) != all.iter().all(terminates)
+        };
+        Eligible {
+            may_fail: !is_any_certain && !by.is_empty(),
+            is_disputed: conditions.values().any(is_disputed),
+            by,
         }
     }
 
@@ -432,5 +474,42 @@ mod tests {
         assert_eq!(near[..4], [vec![0], vec![1], vec![0], vec![1]]);
         let all = world.served(Front::NodePort(0), Client::Outside, Some(1), 2);
         assert_eq!(by(&all), [0]);
+    }
+
+    #[test]
+    fn an_endpoint_without_serving_is_served_if_it_is_ready_and_not_while_it_terminates() {
+        for (condition, expected) in [(Condition::Published, vec![0, 1]), (Condition::Stopped, vec![0])] {
+            let mut world = world(Service::default(), condition);
+            let at = |world: &World| by(&world.served(Front::ClusterIp(0), Client::Pod(0), None, 2));
+            assert_eq!(at(&world), expected);
+            world.slices.remove(&0);
+            assert_eq!(at(&world), expected[1..], "not a last resort either");
+        }
+    }
+
+    #[test]
+    fn which_of_two_conditions_counts_is_left_to_implementations() {
+        let affinity = Service {
+            affinity: true,
+            ..Service::default()
+        };
+        let mut world = world(affinity, Condition::Unready);
+        let endpoint = Endpoint {
+            backend: 1,
+            condition: Condition::Ready,
+        };
+        // Of Service 1, until it moves.
+        let slice = Slice {
+            of: 0,
+            endpoints: Some(vec![endpoint]),
+        };
+        world.slices.insert(2, slice);
+        let at = |world: &World| world.served(Front::ClusterIp(0), Client::Pod(0), None, 2);
+        let served = at(&world);
+        assert_eq!((by(&served), served.is_exact()), (vec![0, 1], false));
+        assert_eq!((served.terms.may_fail, served.terms.sticks), (false, false));
+        world.slices.remove(&0);
+        let served = at(&world);
+        assert_eq!((by(&served), served.terms.may_fail), (vec![1], true));
     }
 }
