@@ -307,7 +307,6 @@ impl Player<'_> {
         *self.played.faults.entry(fault.kind).or_default() += 1;
         let now = Instant::now();
         let end = now + Duration::from_millis(fault.lasts_ms.into());
-        let mut settled = SETTLED;
         let heal = match fault.kind {
             FaultKind::VersionsJump => {
                 self.api.jump_versions(JUMP);
@@ -359,7 +358,6 @@ impl Player<'_> {
                 } else {
                     self.left = Contents::default();
                 }
-                settled = WIPED;
                 self.whole = self.whole.max(now + WIPED);
                 None
             }
@@ -373,6 +371,11 @@ impl Player<'_> {
             self.heals.insert((end, self.random.random()), heal);
         }
         let over = self.heals.keys().map(|(at, _)| *at).max().unwrap_or(now).max(end);
+        // What disturbs the repair of wiped maps makes it begin again.
+        let settled = if now < self.whole { WIPED } else { SETTLED };
+        if now < self.whole {
+            self.whole = self.whole.max(over + settled);
+        }
         self.settled = self.settled.max(over + settled);
         Ok(())
     }
