@@ -84,26 +84,27 @@ pub(super) fn backend<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> R
     work.to.destination = backend.address;
     work.to.destination_port = backend.port;
     work.source_port = SourcePort::Kept;
-    let source_port = if is_masqueraded(hook, node, work, backend.flags) {
-        SourcePort::Allocated
-    } else if may_be_there_already(hook, node, work, frontend.flags) {
-        SourcePort::AllocatedIfFree
-    } else {
-        if is_left_by_sockets(hook, work, frontend.flags, flags) {
-            work.source_port = SourcePort::AllocatedIfFree;
-        }
-        return Ok(());
-    };
     let own = node.own_address(work.headers.v4);
-    if own != Address::UNSPECIFIED_V4 && own != Address::UNSPECIFIED_V6 {
+    let has_own = own != Address::UNSPECIFIED_V4 && own != Address::UNSPECIFIED_V6;
+    if is_masqueraded(hook, node, work, backend.flags) {
+        if !has_own {
+            return Err(Outcome::DroppedRoute);
+        }
         work.to.source = own;
-        work.source_port = source_port;
-        Ok(())
-    } else if matches!(source_port, SourcePort::AllocatedIfFree) {
-        Ok(())
-    } else {
-        Err(Outcome::DroppedRoute)
+        work.source_port = SourcePort::Allocated;
+    } else if may_be_there_already(hook, node, work) {
+        work.source_port = SourcePort::AllocatedIfFree;
+        // Where policy `Local` keeps the client's address, its port alone is another one; so it is for a backend at the node's own
+        // address, which takes nothing from itself.
+        let keeps_address =
+            frontend.flags & frontend_flags::SILENT != 0 || route::is_own(node, backend.address);
+        if has_own && !keeps_address {
+            work.to.source = own;
+        }
+    } else if is_left_by_sockets(hook, work, frontend.flags, flags) {
+        work.source_port = SourcePort::AllocatedIfFree;
     }
+    Ok(())
 }
 
 /// Whether an address is the node's own: the stack has what is in the middle of a connection there. It may be a local socket's that
@@ -187,14 +188,11 @@ fn is_masqueraded<N: Node>(hook: Hook, node: N, work: &PacketState, backend: u8)
 }
 
 /// Whether the backend may have a connection with the client's own address and port that was never seen here: a socket
-/// of the cluster is connected to the backend itself, whichever frontend it asked for. Not where the client's address is
-/// to be kept (policy `Local`), nor where the backend is at the node's own address, which takes nothing from that.
+/// of the cluster is connected to the backend itself, whichever frontend it asked for.
 #[inline(always)]
-fn may_be_there_already<N: Node>(hook: Hook, node: N, work: &PacketState, frontend: u32) -> bool {
-    matches!(hook.scope(), Scope::External)
-        && frontend & frontend_flags::SILENT == 0
-        && !route::is_own(node, work.to.destination)
-        && node.admits(&SourceKey::client(SourceKey::CLUSTER, work.headers.tuple.source))
+fn may_be_there_already<N: Node>(hook: Hook, node: N, work: &PacketState) -> bool {
+    let client = work.headers.tuple.source;
+    matches!(hook.scope(), Scope::External) && node.admits(&SourceKey::client(SourceKey::CLUSTER, client))
 }
 
 /// Whether the client's socket leaves this frontend to packets, while others of the same backend are translated at sockets:

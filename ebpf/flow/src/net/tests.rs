@@ -284,7 +284,7 @@ fn a_client_of_the_cluster_comes_from_the_node_to_a_pod_and_nobody_else_does() {
 }
 
 #[test]
-fn a_client_of_the_cluster_keeps_its_address_where_the_policy_or_the_backend_asks_for_that() {
+fn a_client_of_the_cluster_has_another_port_where_the_policy_or_the_backend_asks_for_its_address() {
     for (silent, at_node) in [(true, false), (false, true)] {
         let (mut fake, mut work) = (of_cluster(), PacketState::NEW);
         if silent {
@@ -297,8 +297,12 @@ fn a_client_of_the_cluster_keeps_its_address_where_the_policy_or_the_backend_ask
         }
         let packet = segment((CLIENT, 5000), (VIP, 80), SYN);
         assert_eq!(arrives(&fake, &packet, &mut work), Outcome::Opened);
-        assert_eq!(work.to.source, CLIENT, "silent {silent}, at node {at_node}");
-        assert_eq!(work.to.source_port, Port::new(5000));
+        let (to, flags) = (work.to, fake.entry(&work.to.inverse()).map(|flow| flow.flags));
+        assert_eq!(to.source, CLIENT, "silent {silent}, at node {at_node}");
+        // A socket of the client may be connected to the backend itself from its own port.
+        assert_eq!(to.source_port, Port::new(40_000));
+        assert_eq!(flags, Some(flow_flags::REPLY | flow_flags::OTHER_PORT));
+        assert_eq!(work.delivery, Delivery::PassedOn);
     }
 }
 
@@ -323,6 +327,7 @@ fn a_client_of_the_cluster_keeps_its_address_where_no_port_or_no_address_of_the_
     let packet = segment((CLIENT, 5000), (VIP, 80), SYN);
     assert_eq!(arrives(&nameless, &packet, &mut work), Outcome::Opened);
     assert_eq!((work.to.source, work.delivery), (CLIENT, Delivery::PassedOn));
+    assert_eq!(work.to.source_port, Port::new(40_000));
 }
 
 #[test]

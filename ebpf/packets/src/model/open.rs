@@ -95,11 +95,8 @@ impl Run<'_> {
         };
         snat |= backend.address == tuple.source;
         // A connection of the same client and port to the same backend may be there that this node knows nothing of.
-        let tries = !snat
-            && self.input.hook == Device::NodeIngress
-            && frontend.flags & frontend_flags::SILENT == 0
-            && !self.own(backend.address)
-            && self.is_of_cluster(tuple.source);
+        let tries = !snat && self.input.hook == Device::NodeIngress && self.is_of_cluster(tuple.source);
+        let keeps_address = frontend.flags & frontend_flags::SILENT != 0 || self.own(backend.address);
         // Or of one that its socket has begun itself, by another frontend, where this one is left to packets.
         let ranged = frontend.flags & frontend_flags::SOURCE_RANGES != 0;
         let datagram = self.input.hook == Device::PodIngress && tuple.protocol == UDP;
@@ -115,11 +112,10 @@ impl Run<'_> {
         if snat && node.is_none() {
             return self.drop(Counter::DroppedRoute);
         }
-        let mut tries = tries && node.is_some();
-        if let Some(node) = node.filter(|_| snat || tries) {
+        if let Some(node) = node.filter(|_| snat || (tries && !keeps_address)) {
             to.source = node;
         }
-        tries |= moves;
+        let tries = tries || moves;
         let another = |holder: Option<Tuple>| holder.is_some_and(|holder| holder != tuple);
         let mut allocated =
             snat || tries || another(self.holder(&to.inverse())) || self.is_of_socket(&tuple, &kept);

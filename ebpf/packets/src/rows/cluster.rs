@@ -36,6 +36,8 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
         flags: SILENT,
         ..FRONTEND
     };
+    let beside = (client.0, SNAT_PORT);
+    let by_other_port = connection(TCP, [client, node_port], [beside, pod]);
     let own = (at.node, 8080);
     let moved = (at.pod_a, SNAT_PORT);
     let left = connection(UDP, [pod_client, node_port], [moved, other_pod]);
@@ -97,16 +99,29 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             .packet(NodeIngress, tcp(stranger, frontend).syn())
             .passed_on(FlowOpened, tcp(stranger, pod).syn())
             .leaves([connection(TCP, [stranger, frontend], [stranger, pod]).seen(OPEN)]),
-        row("externalTrafficPolicy Local: the address is kept")
+        row("externalTrafficPolicy Local: the address is kept, and the port is another one")
             .given(inhabited(local(at, TCP), one).frontend((unspecified(at), NODE_PORT), TCP, silent))
             .packet(NodeIngress, syn())
-            .passed_on(FlowOpened, tcp(client, pod).syn())
-            .leaves([kept]),
-        row("a backend at the node's own address takes nothing from that: the address is kept")
+            .passed_on(FlowOpened, tcp(beside, pod).syn())
+            .packet(NodeEgress, tcp(pod, beside).syn().ack())
+            .passed_on(FlowReplied, tcp(node_port, client).syn().ack())
+            .leaves([by_other_port.seen(OPEN | ANSWER)]),
+        row("what a socket of that client has sent to that backend itself, by the same port, is answered as it was sent")
+            .given(
+                inhabited(local(at, TCP), one)
+                    .frontend((unspecified(at), NODE_PORT), TCP, silent)
+                    .connection(by_other_port.seen(OPEN | ANSWER).age(5)),
+            )
+            .packet(NodeIngress, tcp(client, pod).syn())
+            .left_alone(PacketPassed)
+            .packet(NodeEgress, tcp(pod, client).syn().ack())
+            .left_alone(PacketPassed)
+            .leaves([by_other_port.seen(OPEN | ANSWER).age(5)]),
+        row("a backend at the node's own address takes nothing from that: the address is kept, and the port is another one")
             .given(inhabited(local(at, TCP), one).behind(true, own, TCP))
             .packet(NodeIngress, syn())
-            .passed_on(FlowOpened, tcp(client, own).syn())
-            .leaves([connection(TCP, [client, node_port], [client, own]).seen(OPEN)]),
+            .passed_on(FlowOpened, tcp(beside, own).syn())
+            .leaves([connection(TCP, [client, node_port], [beside, own]).seen(OPEN)]),
         row("clients of this node are told apart by their sockets: a pod's packets keep their addresses")
             .given(
                 local_other(at, TCP).with(Entry::Source(SourceKey::range(
@@ -166,11 +181,11 @@ pub(super) fn rows(at: &Addresses) -> Vec<Row> {
             )
             .packet(NodeIngress, syn())
             .dropped(DroppedPortsExhausted),
-        row("where the node has no address, a client of the cluster keeps its own")
+        row("where the node has no address, a client of the cluster keeps its own, too")
             .given(nameless(inhabited(local(at, TCP), one)))
             .packet(NodeIngress, syn())
-            .passed_on(FlowOpened, tcp(client, pod).syn())
-            .leaves([kept]),
+            .passed_on(FlowOpened, tcp(beside, pod).syn())
+            .leaves([by_other_port.seen(OPEN)]),
         row("a flow that was opened before its client was known as one of the cluster goes on as it is")
             .given(inhabited(local(at, TCP), one).connection(kept.seen(OPEN | ANSWER | ESTABLISHED).age(5)))
             .packet(NodeIngress, tcp(client, node_port).ack())
