@@ -5,7 +5,7 @@
 
 use std::{
     collections::BTreeMap,
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -390,6 +390,13 @@ impl Context {
     }
 
     /// Flows of its attempts so far.
+    /// Flows of datagrams that were answered so far, by nodes of clients (outside, by the client's name), source ports and
+    /// destinations: a datagram from such a port goes on with its flow.
+    #[must_use]
+    pub fn answered_flows(&self) -> Vec<(String, u16, SocketAddr)> {
+        self.known_flows.answered()
+    }
+
     pub(crate) fn known_flows(&self) -> &Arc<KnownFlows> {
         &self.known_flows
     }

@@ -67,6 +67,12 @@ impl KnownFlows {
         }
     }
 
+    /// Flows of datagrams that were answered so far.
+    pub(crate) fn answered(&self) -> Vec<Flow> {
+        let known = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+        known.keys().cloned().collect()
+    }
+
     /// Parts attempts, by what is permitted where they dialled, into those that decide, and those that go on with a flow of before: to a target that must refuse or may be
     /// served by any of some backends, to one that must be served by others than the flow's, and to one that must be served where
     /// the flow has failed a moment ago.

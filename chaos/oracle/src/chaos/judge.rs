@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{ChaosHistory, Frontend, affinity, connections, window::Window};
+use super::{ChaosHistory, Frontend, UsedFlow, affinity, connections, window::Window};
 use crate::{
     history::{Attempt, Outcome, Stage, Transport},
     outcome::faithful,
@@ -286,7 +286,16 @@ fn repeated<'a>(history: &ChaosHistory, attempts: &[&'a Attempt]) -> HashSet<&'a
             let is_recent = one.end_us.saturating_add(REMEMBERED_US) >= attempt.start_us;
             is_recent && (!is_connection || !matches!(one.outcome, Outcome::Answered { .. }))
         };
-        if earlier.iter().any(decides) {
+        let is_used = || {
+            let used = UsedFlow {
+                node: attempt.client.rsplit('@').next().unwrap_or_default().to_owned(),
+                port: local.port(),
+                destination: attempt.destination,
+            };
+            let is_soon = attempt.start_us <= history.began_us.saturating_add(REMEMBERED_US);
+            !is_connection && is_soon && history.flows.contains(&used)
+        };
+        if earlier.iter().any(decides) || is_used() {
             repeated.insert(&*attempt.nonce);
         }
         earlier.push(attempt);

@@ -9,21 +9,29 @@
 //! - `window.rs`: until when a node may go on with a state, and when its clients may get no answer.
 //! - `judge.rs`: the verdict on each attempt; `connections.rs`: on what follows on an established connection; `affinity.rs`: on the
 //!   backend that a client is bound to.
+//! - `coverage.rs`: which faults came while which frontends, in which states, were dialled.
 //! - `tests.rs`: histories, good and bad.
 mod affinity;
 mod connections;
+mod coverage;
 mod judge;
 #[cfg(test)]
 mod tests;
 mod window;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+};
 
 use serde::{Deserialize, Serialize};
 
 use crate::history::{Attempt, Transport};
 
-pub use self::judge::{Broken, Outside, judge};
+pub use self::{
+    coverage::{Coverage, Covered},
+    judge::{Broken, Outside, judge},
+};
 
 /// All that a chaos run has seen. It is judged from this alone, at once or later.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,8 +47,23 @@ pub struct ChaosHistory {
     pub tolerance: Tolerance,
     /// The node of each client by the client's name; empty outside the cluster.
     pub clients: BTreeMap<String, String>,
+    /// Flows of datagrams that were there before it began: a datagram of one of them goes on with it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub flows: BTreeSet<UsedFlow>,
     /// What clients did, in any order.
     pub attempts: Vec<Attempt>,
+}
+
+/// A flow of datagrams.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UsedFlow {
+    /// The node of its client, some of which share its network; a client outside the cluster by its name.
+    pub node: String,
+    /// Its source port.
+    pub port: u16,
+    /// Where it goes.
+    pub destination: SocketAddr,
 }
 
 /// One address and port of a Service, by one transport.
@@ -51,6 +74,9 @@ pub struct Frontend {
     pub target: String,
     /// Their transport.
     pub transport: Transport,
+    /// What it is: `cluster IP`, `node port` or `load balancer`. It decides nothing; empty in histories of before.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kind: String,
     /// The node at whose address it is, which may serve it as well as the client's own node.
     pub node: Option<String>,
     /// The clients that it is this to, by their names; empty: all. Traffic policies make it another one to clients elsewhere.
@@ -109,6 +135,9 @@ impl Frontend {
 pub struct Disturbance {
     /// In words.
     pub what: String,
+    /// The name of the fault. It decides nothing; empty in histories of before.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub fault: String,
     /// The node; `None`: all of them.
     pub node: Option<String>,
     /// When it began.

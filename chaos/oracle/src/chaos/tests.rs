@@ -20,6 +20,7 @@ fn history(states: &[(u64, &[&str])]) -> ChaosHistory {
         frontends: vec![Frontend {
             target: "t".to_owned(),
             transport: Transport::Tcp,
+            kind: "cluster IP".to_owned(),
             node: None,
             clients: BTreeSet::new(),
             states: states.iter().map(state).collect(),
@@ -74,6 +75,7 @@ fn attempt(tenths: u64, by: Option<&str>) -> Attempt {
 fn disturbance(node: Option<&str>, from: u64, until: u64, excuses: Excuses) -> Disturbance {
     Disturbance {
         what: String::new(),
+        fault: "agent-killed".to_owned(),
         node: node.map(str::to_owned),
         from_us: from * S,
         until_us: until * S,
@@ -247,6 +249,34 @@ fn a_source_port_that_has_just_failed_decides_nothing() {
         "conntrack forgets it after two minutes"
     );
     assert_eq!(judge(&all).undecided, 1);
+}
+
+#[test]
+fn a_datagram_of_a_flow_from_before_decides_nothing() {
+    let mut all = history(&[(0, &["b1"]), (10, &["b2"])]);
+    all.frontends[0].transport = Transport::Udp;
+    let datagram = |at| Attempt {
+        transport: Transport::Udp,
+        ..attempt(at, Some("b1"))
+    };
+    all.attempts = vec![datagram(500), datagram(1300)];
+    for (port, node) in [(40_500, "node1"), (41_300, "node1")] {
+        all.flows.insert(UsedFlow {
+            node: node.to_owned(),
+            port,
+            destination: TO.parse().unwrap(),
+        });
+    }
+    assert_eq!(
+        broken(&all),
+        [(Broken::Stale, 1300)],
+        "conntrack forgets it after two minutes"
+    );
+    assert_eq!(judge(&all).undecided, 1);
+    for one in &mut all.attempts {
+        one.client = "pod@node2".to_owned();
+    }
+    assert_eq!(broken(&all).len(), 2, "the flow is another node's");
 }
 
 #[test]
@@ -435,5 +465,44 @@ fn a_frontend_may_be_another_one_to_other_clients() {
     assert_eq!(
         broken(&all),
         [(Broken::Misdelivered, 52), (Broken::Misdelivered, 56)]
+    );
+}
+
+#[test]
+fn coverage_counts_what_was_dialled_while_a_fault_was_there() {
+    let mut all = history(&[(0, &["b1"]), (10, &[]), (30, &["b1"])]);
+    all.disturbances = vec![
+        disturbance(Some("node1"), 8, 12, Excuses::Late),
+        disturbance(Some("node2"), 20, 21, Excuses::Late),
+    ];
+    all.attempts = vec![
+        attempt(50, Some("b1")),
+        attempt(90, Some("b1")),
+        attempt(110, None),
+        attempt(205, None),
+    ];
+    all.attempts[1].client = "outside".to_owned();
+    all.attempts.push(attempt(95, Some("b1")));
+    let mut coverage = Coverage::default();
+    coverage.add(&all);
+    let of = |attempts| BTreeMap::from([("cluster IP".to_owned(), attempts)]);
+    let met = Covered {
+        made: 2,
+        kinds: of(2),
+        outside: 0,
+        unserved: 1,
+        changing: 1,
+    };
+    let quiet = Covered {
+        made: 0,
+        kinds: of(3),
+        outside: 1,
+        unserved: 1,
+        changing: 0,
+    };
+    let expected = BTreeMap::from([("agent-killed".to_owned(), met), (String::new(), quiet)]);
+    assert_eq!(
+        coverage.0, expected,
+        "it was at no node of the outside client, nor of node1 the second time"
     );
 }

@@ -156,6 +156,7 @@ pub async fn make(cx: &Context, fault: &Fault) -> Result<Made, Halt> {
             Some(node) => format!("{} on {node}", fault.kind.words()),
             None => fault.kind.words().to_owned(),
         },
+        fault: fault.kind.name().to_owned(),
         // Packets from other nodes to backends of this one are lost, too.
         node: node.filter(|_| !fault.kind.is_of_links()),
         from_us,

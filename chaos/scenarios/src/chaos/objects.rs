@@ -57,14 +57,27 @@ pub(super) struct Dialled {
     pub(super) node: Option<String>,
 }
 
+/// What a client must get now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Expected {
+    /// Those that must serve it; without any, none may.
+    identities: Vec<String>,
+    /// Whether one of them is enough: under session affinity, and where which of them is left to implementations.
+    is_one_enough: bool,
+}
+
 impl Dialled {
-    /// As the harness dials it, to decide an axis. `identities`: those that must serve it; without any, none may.
-    pub(super) fn destination(&self, axis: &str, identities: Vec<String>) -> Destination {
-        let name = self.front.to_string();
+    /// As the harness dials it, to decide an axis.
+    pub(super) fn destination(&self, axis: &str, expected: Expected) -> Destination {
+        let (name, identities) = (self.front.to_string(), expected.identities);
+        let (transport, address) = (self.transport, self.address);
         if identities.is_empty() {
-            return Destination::none(axis, &name, self.transport, self.address);
+            Destination::none(axis, &name, transport, address)
+        } else if expected.is_one_enough {
+            Destination::serves_one_of(axis, &name, transport, address, identities)
+        } else {
+            Destination::serves(axis, &name, transport, address, identities)
         }
-        Destination::serves(axis, &name, self.transport, self.address, identities)
     }
 
     pub(super) fn is_for_outside(&self) -> bool {
@@ -264,12 +277,16 @@ impl<'a> Staged<'a> {
         all
     }
 
-    /// Identities that must serve a client now; `None` if it is left to implementations.
-    pub(super) fn identities(&self, dialled: &Dialled, client: &Client) -> Option<Vec<String>> {
-        let served = self.served(&self.world(), dialled, client);
-        served
-            .is_exact()
-            .then(|| self.named(&served, dialled.transport).collect())
+    /// What a client must get now; `None` if it is left to implementations.
+    pub(super) fn expected(&self, dialled: &Dialled, client: &Client) -> Option<Expected> {
+        let world = self.world();
+        let served = self.served(&world, dialled, client);
+        let service = world.owner(dialled.front);
+        let is_bound = service.is_some_and(|service| world.services[&service].affinity);
+        (!served.terms.may_fail).then(|| Expected {
+            identities: self.named(&served, dialled.transport).collect(),
+            is_one_enough: is_bound || served.is_disputed,
+        })
     }
 
     /// What a frontend is to a client.
@@ -311,6 +328,7 @@ impl<'a> Staged<'a> {
                 states,
                 target: target(&dialled),
                 transport: dialled.transport,
+                kind: dialled.front.kind().to_owned(),
                 node: dialled.node.clone(),
                 clients,
             }));

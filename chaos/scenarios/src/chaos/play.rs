@@ -1,11 +1,11 @@
 //! One run: staging and control, writes and faults at their times, heal, final reads, verdict.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
-use faults::LeftoverPrograms;
+use faults::{LeftoverPrograms, Remains};
 use harness::{
     background::Background,
     client::Client,
@@ -14,12 +14,12 @@ use harness::{
     fence,
     flows::Flows,
     history::now_us,
-    probing,
+    objects_left, probing,
     verdict::Halt,
     waiting::{Within, has_lasted},
 };
 use oracle::{
-    chaos::{Broken, ChaosHistory, Disturbance, Tolerance, judge},
+    chaos::{Broken, ChaosHistory, Disturbance, Tolerance, UsedFlow, judge},
     check::{PROBES_PER_BACKEND, Permitted},
     finding::{Finding, SHOWN, Weight},
     history::{Attempt, Transport},
@@ -27,8 +27,9 @@ use oracle::{
 
 use super::{
     faults::{Made, make},
-    objects::{Dialled, Staged},
+    objects::{Dialled, Expected, Staged},
     schedule::{Action, Does, Schedule},
+    world::World,
 };
 
 /// The axis of what clients see from the control to the heal, and that of what they see when all is healed.
@@ -63,6 +64,15 @@ pub async fn play(cx: &Context, schedule: &Schedule, brief: bool) -> Result<Chao
     }
 
     let mut established = established(cx, &groups, within).await?;
+    let held = held(cx).await?;
+    let flows = cx.answered_flows().into_iter();
+    let flows: BTreeSet<UsedFlow> = flows
+        .map(|(node, port, destination)| UsedFlow {
+            node,
+            port,
+            destination,
+        })
+        .collect();
 
     cx.phase("chaos: Services change, and faults come and go");
     let mut windows = Vec::new();
@@ -98,7 +108,7 @@ pub async fn play(cx: &Context, schedule: &Schedule, brief: bool) -> Result<Chao
             attempts.extend(window.end().await?);
         }
         attempts.extend(std::mem::replace(&mut established, Flows::none()).end().await?);
-        let history = history(cx, &staged, began_us, &disturbances, attempts);
+        let history = history(cx, &staged, (began_us, &flows), &disturbances, attempts);
         if !judge(&history).attempts.is_empty() {
             heal(cx, left).await?;
             verdict(cx, &history);
@@ -119,9 +129,32 @@ pub async fn play(cx: &Context, schedule: &Schedule, brief: bool) -> Result<Chao
     heal(cx, left).await?;
 
     cx.phase("verdict: what clients saw against the order of the API");
-    let history = history(cx, &staged, began_us, &disturbances, attempts);
+    let history = history(cx, &staged, (began_us, &flows), &disturbances, attempts);
     verdict(cx, &history);
+
+    cx.phase("verdict: where all is as in the beginning, nodes hold no more than then");
+    for call in staged.world().calls_to(&World::first()) {
+        staged.call(&call).await?;
+    }
+    for (node, before) in &held {
+        let within = Within::from_now(cx.limits().heal + cx.limits().hold);
+        let axis = format!("what {node} holds in the end");
+        objects_left::judge(cx, &axis, (node, before), within, "all was as in the beginning").await?;
+    }
     Ok(history)
+}
+
+/// What nodes hold: nothing of those on which nothing of the implementation can be counted.
+async fn held(cx: &Context) -> Result<Vec<(String, Remains)>, Halt> {
+    let mut all = Vec::new();
+    for node in cx.nodes() {
+        let held = Remains::with_contents(cx.cluster(), &node).await?;
+        cx.record(&format!("what {node} holds in the beginning"), held.to_string());
+        if !held.is_empty() {
+            all.push((node, held));
+        }
+    }
+    Ok(all)
 }
 
 /// A connection to every frontend of TCP, dealt to the clients in turn, which goes on until the end.
@@ -154,12 +187,12 @@ async fn heal(cx: &Context, left: Vec<LeftoverPrograms>) -> Result<(), Halt> {
 fn history(
     cx: &Context,
     staged: &Staged<'_>,
-    began_us: u64,
+    (began_us, flows): (u64, &BTreeSet<UsedFlow>),
     disturbances: &[Disturbance],
     attempts: Vec<Attempt>,
 ) -> ChaosHistory {
     let clients = clients(cx);
-    let name = |dialled: &Dialled| dialled.destination(MEANWHILE, Vec::new()).label();
+    let name = |dialled: &Dialled| dialled.destination(MEANWHILE, Expected::default()).label();
     ChaosHistory {
         began_us,
         frontends: staged.frontends(&clients, name),
@@ -169,6 +202,7 @@ fn history(
             .iter()
             .map(|client| (client.name.clone(), client.node.clone()))
             .collect(),
+        flows: flows.clone(),
         attempts,
     }
 }
@@ -183,19 +217,19 @@ fn clients(cx: &Context) -> Vec<Client> {
 /// get the same are together.
 fn reads(staged: &Staged<'_>, axis: &str, clients: &[Client]) -> Vec<(Vec<Client>, Vec<Destination>)> {
     let all = staged.dialled();
-    let mut groups: BTreeMap<Vec<Option<Vec<String>>>, Vec<Client>> = BTreeMap::new();
+    let mut groups: BTreeMap<Vec<Option<Expected>>, Vec<Client>> = BTreeMap::new();
     for client in clients {
-        let identities = |dialled: &Dialled| {
+        let expected = |dialled: &Dialled| {
             let is_dialled = !client.node.is_empty() || dialled.is_for_outside();
-            is_dialled.then(|| staged.identities(dialled, client)).flatten()
+            is_dialled.then(|| staged.expected(dialled, client)).flatten()
         };
-        let of_each = all.iter().map(identities).collect();
+        let of_each = all.iter().map(expected).collect();
         groups.entry(of_each).or_default().push(client.clone());
     }
-    let targets = |of_each: Vec<Option<Vec<String>>>| {
+    let targets = |of_each: Vec<Option<Expected>>| {
         let dialled = all.iter().zip(of_each);
         dialled
-            .filter_map(|(dialled, identities)| Some(dialled.destination(axis, identities?)))
+            .filter_map(|(dialled, expected)| Some(dialled.destination(axis, expected?)))
             .collect()
     };
     groups

@@ -28,6 +28,18 @@ pub enum Front {
     LoadBalancer(u8),
 }
 
+impl Front {
+    /// What it is.
+    #[must_use]
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::ClusterIp(_) => "cluster IP",
+            Self::NodePort(_) => "node port",
+            Self::LoadBalancer(_) => "load balancer",
+        }
+    }
+}
+
 /// Where a client is. Nodes have numbers from 0, as backends are dealt to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Client {
@@ -55,9 +67,9 @@ pub struct Served {
     pub by: BTreeSet<(u8, u8)>,
     /// What else is promised.
     pub terms: Terms,
-    /// Whether some of them may be left out: slices list one endpoint with different conditions, and which counts is left to
-    /// implementations.
-    is_disputed: bool,
+    /// Whether some of them may be left out: on ways that are left to implementations, and where slices list one endpoint with
+    /// different conditions.
+    pub is_disputed: bool,
 }
 
 impl Served {
@@ -233,6 +245,61 @@ impl World {
         next
     }
 
+    /// The calls that bring it to another state, in turn: a node port is free before another Service gets it.
+    #[must_use]
+    pub fn calls_to(&self, to: &Self) -> Vec<Call> {
+        let mut calls: Vec<Call> = Vec::new();
+        let mut now = self.clone();
+        let mut call = |call: Call| {
+            now = now.after(&call);
+            calls.push(call);
+        };
+        for (&service, before) in &self.services {
+            match to.services.get(&service) {
+                None => call(Call::DeleteService(service)),
+                Some(wanted) if before.node_port.is_some() && before.node_port != wanted.node_port => {
+                    call(Call::Service {
+                        service,
+                        to: Service {
+                            node_port: None,
+                            ..*before
+                        },
+                        is_new: false,
+                    });
+                }
+                Some(_) => {}
+            }
+        }
+        for slice in self.slices.keys() {
+            if !to.slices.contains_key(slice) {
+                call(Call::DeleteSlice(*slice));
+            }
+        }
+        for (&service, wanted) in &to.services {
+            let before = now.services.get(&service);
+            if before != Some(wanted) {
+                let is_new = before.is_none();
+                calls.push(Call::Service {
+                    service,
+                    to: *wanted,
+                    is_new,
+                });
+            }
+        }
+        for (&slice, wanted) in &to.slices {
+            let before = now.slices.get(&slice);
+            if before != Some(wanted) {
+                let is_new = before.is_none();
+                calls.push(Call::Slice {
+                    slice,
+                    to: wanted.clone(),
+                    is_new,
+                });
+            }
+        }
+        calls
+    }
+
     /// The Service that has a node port.
     fn holder(&self, port: u8) -> Option<u8> {
         let has = |(_, service): &(&u8, &Service)| service.node_port == Some(port);
@@ -292,6 +359,7 @@ impl World {
                 // Pods of another node that has a backend are served; the rest is left to implementations.
                 let is_pods = matches!(client, Client::Pod(_)) && client.node() != at;
                 served.terms.may_fail = !is_pods;
+                served.is_disputed = true;
                 if let Some(node) = at {
                     let here = near(node);
                     served.terms.may_fail |= here.by.is_empty();
@@ -364,6 +432,7 @@ pub fn of_namespace(namespace: Namespace) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chaos::generate::{Wish, schedule};
 
     /// Service 0 has a node port, and backends 0 and 1: of two nodes, one each. Its endpoint on the second node is in this condition.
     fn world(to: Service, condition: Condition) -> World {
@@ -511,5 +580,36 @@ mod tests {
         world.slices.remove(&0);
         let served = at(&world);
         assert_eq!((by(&served), served.terms.may_fail), (vec![1], true));
+    }
+
+    #[test]
+    fn each_state_can_be_brought_to_each_other() {
+        let wish = Wish {
+            lasts_ms: 60_000,
+            kinds: BTreeSet::new(),
+            nodes: 2,
+        };
+        let mut world = World::first();
+        let mut all = vec![World::default(), world.clone()];
+        for action in schedule(3, &wish).actions {
+            for call in world.calls(&action.does) {
+                world = world.after(&call);
+            }
+            all.push(world.clone());
+        }
+        for from in &all {
+            for to in &all {
+                let mut now = from.clone();
+                for call in from.calls_to(to) {
+                    if let Call::Service { service, to, .. } = &call
+                        && let Some(port) = to.node_port
+                    {
+                        assert!(now.holder(port).is_none_or(|holder| holder == *service), "{call}");
+                    }
+                    now = now.after(&call);
+                }
+                assert_eq!(&now, to);
+            }
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! `plumbline chaos`: seeded writes and faults, and a verdict on what clients saw meanwhile.
 //!
 //! - `run.rs`: seeds and schedules, played as cases of a run. `shrink.rs`: the fewest actions that still show what broke.
-//! - `check.rs`: a stored history, judged again.
+//! - `check.rs`: a stored history, judged again. `coverage.rs`: what histories have covered.
 mod check;
+mod coverage;
 mod run;
 mod shrink;
 
@@ -20,6 +21,7 @@ healed, and every frontend must be as the API says, on every node.
   plumbline chaos replay FILE            a schedule again
   plumbline chaos shrink FILE            the fewest actions that still show what broke
   plumbline chaos check FILE             a stored history, judged again
+  plumbline chaos coverage FILE...       which faults met which frontends, over many histories
 
 Verdicts are those of `plumbline run`: pass (valid), fail (invalid), inconclusive (unknown).
 Files in the evidence of a seed: schedule.json, chaos.json.gz (the history that was judged), history.jsonl.gz, timeline.yaml.";
@@ -44,6 +46,8 @@ enum Command {
     Shrink(shrink::Arguments),
     /// Judge a stored history again
     Check(check::Arguments),
+    /// Show which faults met which frontends, over many histories
+    Coverage(coverage::Arguments),
     /// Print a schedule as text, and play nothing
     Show(run::ShowArguments),
     /// List the faults, and what each excuses
@@ -57,6 +61,7 @@ pub(crate) async fn chaos(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Replay(arguments) => run::files(*arguments).await,
         Command::Shrink(arguments) => shrink::shrink(arguments).await,
         Command::Check(arguments) => check::check(&arguments),
+        Command::Coverage(arguments) => coverage::coverage(&arguments),
         Command::Show(arguments) => run::show(&arguments),
         Command::Faults => {
             run::faults();

@@ -8,7 +8,7 @@ use std::{
     process::Command,
 };
 
-use oracle::chaos::{Broken, ChaosHistory, judge};
+use oracle::chaos::{Broken, ChaosHistory, Terms, judge};
 use scenarios::chaos::{
     HISTORY, SCHEDULE, read,
     schedule::{FaultKind, Schedule},
@@ -90,13 +90,32 @@ fn nodes_change_and_fail_while_services_change() {
         return;
     }
     let history = stands("nodes", 3);
-    let made: BTreeSet<&str> = history
-        .disturbances
-        .iter()
-        .filter_map(|one| one.what.split(" on node").next())
-        .collect();
+    let made: BTreeSet<&str> = history.disturbances.iter().map(|one| &*one.fault).collect();
     let given: Schedule = serde_json::from_slice(&fs::read(published("nodes")).unwrap()).unwrap();
-    assert_eq!(made, given.kinds().into_iter().map(FaultKind::words).collect());
+    assert_eq!(made, given.kinds().into_iter().map(FaultKind::name).collect());
+}
+
+/// Session affinity and traffic policies, for longer than a change may take.
+#[test]
+fn clients_are_bound_and_policies_are_kept_while_an_agent_dies() {
+    if !privileged() {
+        return;
+    }
+    let history = stands("terms", 6);
+    let states = history.frontends.iter().flat_map(|frontend| &frontend.states);
+    let terms: Vec<Terms> = states.map(|state| state.terms).collect();
+    assert!(terms.iter().any(|one| one.sticks) && terms.iter().any(|one| one.may_fail));
+    let folder = tempfile::tempdir().unwrap();
+    let mutant = ["--mutant", "affinity-ignored"];
+    let (code, evidence) = played(&published("terms"), 6, folder.path(), &mutant);
+    assert_eq!(code, Some(1));
+    let history = read(&evidence.join(HISTORY)).unwrap();
+    let outside = judge(&history);
+    let is_unbound = |(broken, ..): &(Broken, &str, &str)| *broken == Broken::Unbound;
+    assert!(
+        !outside.attempts.is_empty() && outside.attempts.keys().all(is_unbound),
+        "{outside:?}"
+    );
 }
 
 #[test]
