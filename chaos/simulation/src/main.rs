@@ -163,6 +163,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
             .filter(|kind| simulated(*kind))
             .collect(),
         nodes: 1,
+        moves: true,
     };
     if arguments.mutants {
         show_mutants(arguments, &wish)?;

@@ -19,6 +19,7 @@ fn wish() -> Wish {
             .filter(|kind| simulated(*kind))
             .collect(),
         nodes: 1,
+        moves: true,
     }
 }
 

@@ -21,6 +21,8 @@ pub struct Wish {
     pub kinds: BTreeSet<FaultKind>,
     /// How many nodes there are.
     pub nodes: u8,
+    /// Whether slices move from one Service to another: some targets are known not to keep `slice-relabelled`.
+    pub moves: bool,
 }
 
 /// From one write to the next, on average.
@@ -42,7 +44,7 @@ const CALM: u32 = 12;
 pub fn schedule(seed: u64, wish: &Wish) -> Schedule {
     let mut random = StdRng::seed_from_u64(seed);
     let end = wish.lasts_ms - wish.lasts_ms / CALM;
-    let mut actions = writes(&mut random, end);
+    let mut actions = writes(&mut random, end, wish.moves);
     actions.extend(faults(&mut random, wish, end));
     actions.sort_by_key(|action| action.at_ms);
     Schedule {
@@ -52,7 +54,7 @@ pub fn schedule(seed: u64, wish: &Wish) -> Schedule {
     }
 }
 
-fn writes(random: &mut StdRng, end: u32) -> Vec<Action> {
+fn writes(random: &mut StdRng, end: u32, moves: bool) -> Vec<Action> {
     let mut world = World::first();
     let mut all = Vec::new();
     let mut at_ms = 0;
@@ -63,7 +65,7 @@ fn writes(random: &mut StdRng, end: u32) -> Vec<Action> {
         }
         let count = if random.random_ratio(1, BURSTS) { BURST } else { 1 };
         for _ in 0..count {
-            let does = write(random, &world);
+            let does = write(random, &world, moves);
             for call in world.calls(&does) {
                 world = world.after(&call);
             }
@@ -72,7 +74,7 @@ fn writes(random: &mut StdRng, end: u32) -> Vec<Action> {
     }
 }
 
-fn write(random: &mut StdRng, world: &World) -> Does {
+fn write(random: &mut StdRng, world: &World, moves: bool) -> Does {
     let service = random.random_range(0..SERVICES);
     let is_there = world.services.contains_key(&service);
     match random.random_range(0..100) {
@@ -94,7 +96,7 @@ fn write(random: &mut StdRng, world: &World) -> Does {
             Does::Service(ServiceWrite { service, to })
         }
         20..26 => Does::Annotate(service),
-        number => Does::Slice(slice(random, world, number)),
+        number => Does::Slice(slice(random, world, number, moves)),
     }
 }
 
@@ -109,7 +111,7 @@ fn terms(random: &mut StdRng, before: Service) -> Service {
 }
 
 /// A change of a slice. Most lists have ready endpoints, so that most frontends serve most of the time.
-fn slice(random: &mut StdRng, world: &World, number: u32) -> SliceWrite {
+fn slice(random: &mut StdRng, world: &World, number: u32, moves: bool) -> SliceWrite {
     let slice = random.random_range(0..SLICES);
     let before = world.slices.get(&slice);
     let mut of = before.map_or(slice / 2, |slice| slice.of);
@@ -119,7 +121,8 @@ fn slice(random: &mut StdRng, world: &World, number: u32) -> SliceWrite {
         38..44 => Some(Vec::new()),
         44..52 => {
             let others = of_namespace(home(slice).0);
-            of = others.choose(random).copied().unwrap_or(of);
+            let other = others.choose(random).copied();
+            of = other.filter(|_| moves).unwrap_or(of);
             Some(endpoints(random))
         }
         _ => Some(endpoints(random)),
@@ -203,6 +206,7 @@ mod tests {
             lasts_ms: 60_000,
             kinds: FaultKind::ALL.into(),
             nodes: 2,
+            moves: true,
         }
     }
 
@@ -248,6 +252,21 @@ mod tests {
         );
         let share = f64::from(u32::try_from(served).unwrap()) / f64::from(u32::try_from(all).unwrap());
         assert!((0.6..0.97).contains(&share), "{share} of all frontends serve");
+    }
+
+    #[test]
+    fn slices_stay_where_they_may_not_move() {
+        let wish = Wish {
+            moves: false,
+            ..wish()
+        };
+        let mut world = World::first();
+        for action in schedule(1, &wish).actions {
+            for call in world.calls(&action.does) {
+                world = world.after(&call);
+            }
+            assert!(world.slices.iter().all(|(number, slice)| slice.of == number / 2));
+        }
     }
 
     #[test]

@@ -47,6 +47,8 @@ use self::{
 pub const SCHEDULE: &str = "schedule.json";
 /// File of the history, there.
 pub const HISTORY: &str = "chaos.json.gz";
+/// The claim about slices that move to another Service.
+const RELABELLED: &str = "slice-relabelled";
 /// The largest history that is read, in bytes after its decompression: one of the longest run has a third of it.
 const MOST_BYTES: u64 = 1 << 31;
 
@@ -121,10 +123,18 @@ impl Given {
             }
         }
         let nodes = u8::try_from(cx.nodes().len()).unwrap_or(u8::MAX);
+        let deviations = &cx.cluster().describe().deviations;
+        let moves = deviations.iter().all(|one| one.claim != RELABELLED);
+        if !moves {
+            let why =
+                format!("slices that move to another Service: the target is known not to keep {RELABELLED}");
+            cx.record("left out", why);
+        }
         let wish = Wish {
             lasts_ms,
             kinds: available,
             nodes,
+            moves,
         };
         Ok((generate::schedule(seed, &wish), false))
     }

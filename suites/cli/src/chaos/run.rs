@@ -164,6 +164,7 @@ pub(super) fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
                     .kinds()
                     .unwrap_or_else(|| FaultKind::ALL.into()),
                 nodes: 2,
+                moves: true,
             },
         ),
     };
