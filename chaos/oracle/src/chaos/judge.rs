@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{ChaosHistory, Frontend, UsedFlow, affinity, connections, window::Window};
+use super::{ChaosHistory, Frontend, Listed, UsedFlow, affinity, connections, window::Window};
 use crate::{
     history::{Attempt, Outcome, Stage, Transport},
     outcome::faithful,
@@ -102,6 +102,7 @@ pub fn judge(history: &ChaosHistory) -> Outside<'_> {
             let window = Window::new(&history.disturbances, &nodes, history.tolerance);
             let at = At {
                 frontend,
+                endpoints: &history.endpoints,
                 window: &window,
                 repeated: &repeated,
                 own: &own,
@@ -127,6 +128,7 @@ fn nodes_of<'a>(history: &'a ChaosHistory, frontend: &'a Frontend, attempt: &Att
 /// A frontend at the nodes that may handle attempts to it.
 pub(super) struct At<'a, 'h> {
     pub(super) frontend: &'h Frontend,
+    endpoints: &'h BTreeMap<String, BTreeMap<String, Vec<Listed>>>,
     pub(super) window: &'a Window<'h>,
     repeated: &'a HashSet<&'h str>,
     /// The own addresses of each client.
@@ -153,11 +155,19 @@ impl<'h> At<'_, 'h> {
                 .map(|(_, state)| *state)
                 .max()
                 .unwrap_or_default();
-            let possible: Vec<usize> = self
-                .between(&ends, attempt.start_us, attempt.end_us)
-                .filter(|state| *state >= since)
-                .collect();
-            let (broken, consistent) = self.verdict(&possible, attempt);
+            let all: Vec<usize> = self.between(&ends, attempt.start_us, attempt.end_us).collect();
+            let possible: Vec<usize> = all.iter().copied().filter(|state| *state >= since).collect();
+            let (mut broken, consistent) = self.verdict(&possible, attempt);
+            if broken.is_some() && self.passes_on(&all) {
+                match answered_by(attempt) {
+                    None => {
+                        outside.undecided += 1;
+                        continue;
+                    }
+                    Some(identity) if self.may_be_listed(&all, identity, attempt) => broken = None,
+                    Some(_) => {}
+                }
+            }
             if let Some(first) = consistent
                 && self.is_one_node
                 && first > since
@@ -166,7 +176,10 @@ impl<'h> At<'_, 'h> {
             }
             let broken = broken.or_else(|| bound.judge(self, &ends, attempt));
             match broken {
-                Some(Broken::Unserved) if self.window.loses(attempt.start_us, attempt.end_us) => {
+                // Without programs, packets go other ways.
+                Some(Broken::Unserved | Broken::Translated)
+                    if self.window.loses(attempt.start_us, attempt.end_us) =>
+                {
                     outside.excused += 1;
                 }
                 None => outside.judged += 1,
@@ -193,6 +206,22 @@ impl<'h> At<'_, 'h> {
         states
             .filter(move |(_, (state, end))| state.sent_us <= until_us && **end >= from_us)
             .map(|(number, _)| number)
+    }
+
+    /// Whether a frontend passes from one Service to another, or to none, within these states.
+    fn passes_on(&self, states: &[usize]) -> bool {
+        let mut owners = states.iter().map(|state| &self.frontend.states[*state].owner);
+        let first = owners.next();
+        owners.any(|owner| Some(owner) != first)
+    }
+
+    /// Whether a node may know an endpoint of one of the Services that a frontend has in these states.
+    fn may_be_listed(&self, states: &[usize], identity: &str, attempt: &Attempt) -> bool {
+        let owners = states.iter().map(|state| &self.frontend.states[*state].owner);
+        let listed = owners.filter_map(|owner| self.endpoints.get(owner)?.get(identity));
+        listed.flatten().any(|listed| {
+            listed.from_us <= attempt.end_us && self.window.lasts_until(listed.until_us) >= attempt.start_us
+        })
     }
 
     /// What is broken, and the first of the possible states that the attempt is consistent with.

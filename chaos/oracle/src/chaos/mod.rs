@@ -41,6 +41,12 @@ pub struct ChaosHistory {
     pub began_us: u64,
     /// What clients dialled.
     pub frontends: Vec<Frontend>,
+    /// Endpoints of each Service, whichever frontends it had: for each identity, from when until when.
+    ///
+    /// A node learns of Services and of slices by separate watches. Where a frontend has passed to another Service, it may know of
+    /// that, and not yet of the newest endpoints.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub endpoints: BTreeMap<String, BTreeMap<String, Vec<Listed>>>,
     /// What was wrong meanwhile.
     pub disturbances: Vec<Disturbance>,
     /// What is tolerated.
@@ -52,6 +58,16 @@ pub struct ChaosHistory {
     pub flows: BTreeSet<UsedFlow>,
     /// What clients did, in any order.
     pub attempts: Vec<Attempt>,
+}
+
+/// When an endpoint was listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Listed {
+    /// When the write that lists it was sent.
+    pub from_us: u64,
+    /// When the API acknowledged the one that does not list it any more.
+    pub until_us: u64,
 }
 
 /// A flow of datagrams.
@@ -96,6 +112,9 @@ pub struct State {
     pub done_us: u64,
     /// The write in words.
     pub by: String,
+    /// The Service that has it then; empty: none. It matters where it passes from one to another.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub owner: String,
     /// Identities that new connections may reach. Empty: none is served, as no endpoint is left or the frontend is no Service's.
     pub serves: BTreeSet<String>,
     /// What else is promised, or is not.

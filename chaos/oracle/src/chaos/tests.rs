@@ -14,6 +14,7 @@ fn history(states: &[(u64, &[&str])]) -> ChaosHistory {
         done_us: at * S + S / 10,
         by: String::new(),
         serves: serves.iter().map(|name| format!("{name}/TCP/8001")).collect(),
+        owner: String::new(),
         terms: Terms::default(),
     };
     ChaosHistory {
@@ -427,6 +428,67 @@ fn backends_see_the_clients_own_address_where_that_is_promised() {
     // A socket that is not connected does not know its own address.
     all.attempts[2].local = Some("0.0.0.0:40152".parse().unwrap());
     assert_eq!(broken(&all), []);
+}
+
+#[test]
+fn packets_go_other_ways_where_the_datapath_was_taken_away() {
+    let keeps = Terms {
+        keeps_source: true,
+        ..Terms::default()
+    };
+    let mut all = under(history(&[(0, &["b1"])]), keeps);
+    all.attempts = vec![attempt(200, Some("b1"))];
+    for (excuses, expected) in [(Excuses::Late, 1), (Excuses::Lost, 0)] {
+        all.disturbances = vec![disturbance(Some("node1"), 12, 30, excuses)];
+        assert_eq!(broken(&all).len(), expected, "{excuses:?}");
+    }
+}
+
+/// A frontend that passes from s to t, whose endpoint b1 has just left.
+fn passed_on() -> ChaosHistory {
+    let mut all = history(&[(0, &["b3"]), (20, &["b2"])]);
+    for (state, owner) in all.frontends[0].states.iter_mut().zip(["s", "t"]) {
+        state.owner = owner.to_owned();
+    }
+    let listed = |from: u64, until: u64| Listed {
+        from_us: from * S,
+        until_us: until * S,
+    };
+    let of_t = [
+        ("b1", listed(0, 19)),
+        ("b2", listed(19, 1000)),
+        ("b4", listed(0, 5)),
+    ];
+    let of_t = of_t.map(|(name, listed)| (format!("{name}/TCP/8001"), vec![listed]));
+    all.endpoints.insert("t".to_owned(), of_t.into());
+    all
+}
+
+#[test]
+fn a_node_may_learn_of_a_new_owner_before_it_learns_of_its_endpoints() {
+    let mut all = passed_on();
+    all.attempts = vec![
+        attempt(210, Some("b1")),
+        attempt(215, None),
+        attempt(220, Some("b4")),
+        attempt(239, Some("b1")),
+        attempt(245, Some("b1")),
+        attempt(260, None),
+    ];
+    let expected = [
+        (Broken::Misdelivered, 220),
+        (Broken::Misdelivered, 245),
+        (Broken::Unserved, 260),
+    ];
+    assert_eq!(
+        broken(&all),
+        expected,
+        "b4 had left 5 s and longer before, and b1 then"
+    );
+    assert_eq!(judge(&all).undecided, 1);
+    all.frontends[0].states[1].owner = "s".to_owned();
+    all.attempts.truncate(2);
+    assert_eq!(broken(&all).len(), 2, "it passes to none");
 }
 
 #[test]

@@ -19,7 +19,7 @@ use harness::{
     waiting::{Within, eventually},
 };
 use oracle::{
-    chaos::{Frontend, State},
+    chaos::{Frontend, Listed, State},
     history::Transport,
 };
 use serde_json::{Value, json};
@@ -306,10 +306,7 @@ impl<'a> Staged<'a> {
     }
 
     fn named<'s>(&'s self, served: &'s Served, transport: Transport) -> impl Iterator<Item = String> + 's {
-        let name = move |(service, backend): &(u8, u8)| {
-            self.backends[usize::from(*backend)].identity(transport, target(*service))
-        };
-        served.by.iter().map(name)
+        served.by.iter().map(move |one| self.identity(*one, transport))
     }
 
     /// What the oracle has to know of all that clients dial: each frontend once for all clients that it is the same to.
@@ -342,20 +339,65 @@ impl<'a> Staged<'a> {
         for written in &self.worlds {
             let served = self.served(&written.world, dialled, client);
             let serves = self.named(&served, dialled.transport).collect();
-            if states
-                .last()
-                .is_some_and(|last| last.serves == serves && last.terms == served.terms)
-            {
+            let owner = written.world.owner(dialled.front);
+            let owner = owner.map_or_else(String::new, words::service);
+            if states.last().is_some_and(|last| {
+                last.serves == serves && last.terms == served.terms && last.owner == owner
+            }) {
                 continue;
             }
             states.push(State {
                 sent_us: written.sent_us,
                 done_us: written.done_us,
                 by: written.by.clone(),
+                owner,
                 serves,
                 terms: served.terms,
             });
         }
         states
+    }
+
+    /// When each endpoint of each Service was listed, as one that may get connections.
+    pub(super) fn endpoints(&self) -> BTreeMap<String, BTreeMap<String, Vec<Listed>>> {
+        let mut all: BTreeMap<String, BTreeMap<String, Vec<Listed>>> = BTreeMap::new();
+        let mut before = BTreeSet::new();
+        for written in &self.worlds {
+            let now = written.world.listed();
+            for one in now.difference(&before) {
+                for listed in self.listed(&mut all, *one) {
+                    listed.push(Listed {
+                        from_us: written.sent_us,
+                        until_us: u64::MAX,
+                    });
+                }
+            }
+            for one in before.difference(&now) {
+                let last = self.listed(&mut all, *one).into_iter();
+                last.filter_map(|listed| listed.last_mut())
+                    .for_each(|last| last.until_us = written.done_us);
+            }
+            before = now;
+        }
+        all
+    }
+
+    /// The notes on an endpoint, one for each transport.
+    fn listed<'n>(
+        &self,
+        all: &'n mut BTreeMap<String, BTreeMap<String, Vec<Listed>>>,
+        endpoint: (u8, u8),
+    ) -> Vec<&'n mut Vec<Listed>> {
+        let of_service = all.entry(words::service(endpoint.0)).or_default();
+        let names = TRANSPORTS.map(|transport| self.identity(endpoint, transport));
+        for name in &names {
+            of_service.entry(name.clone()).or_default();
+        }
+        let notes = of_service.iter_mut().filter(|(name, _)| names.contains(name));
+        notes.map(|(_, listed)| listed).collect()
+    }
+
+    fn identity(&self, (service, backend): (u8, u8), transport: Transport) -> String {
+        self.backends[usize::from(backend)].identity(transport, target(service))
     }
 }

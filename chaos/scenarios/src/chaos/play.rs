@@ -196,6 +196,7 @@ fn history(
     ChaosHistory {
         began_us,
         frontends: staged.frontends(&clients, name),
+        endpoints: staged.endpoints(),
         disturbances: disturbances.to_vec(),
         tolerance: Tolerance::new(cx.limits().endpoints, cx.limits().heal),
         clients: clients

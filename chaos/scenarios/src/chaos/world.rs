@@ -409,6 +409,22 @@ impl World {
         }
     }
 
+    /// Endpoints that may get connections, as their conditions are, each after the number of its Service.
+    #[must_use]
+    pub fn listed(&self) -> BTreeSet<(u8, u8)> {
+        let serving = |endpoint: &&Endpoint| {
+            let (ready, serving, _) = endpoint.condition.fields();
+            ready || serving
+        };
+        let of = |slice: &Slice| {
+            let endpoints = slice.endpoints.iter().flatten().filter(serving);
+            endpoints
+                .map(|endpoint| (slice.of, endpoint.backend))
+                .collect::<Vec<_>>()
+        };
+        self.slices.values().flat_map(of).collect()
+    }
+
     /// All frontends, whether they are any Service's or not.
     #[must_use]
     pub fn fronts(is_balanced: bool) -> Vec<Front> {
