@@ -30,14 +30,7 @@ pub(super) fn coverage(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header([
-        "fault",
-        "made",
-        "cluster IP",
-        "node port",
-        "load balancer",
-        "outside",
-        "unserved",
-        "changing",
+        "fault", "made", "cip", "np", "lb", "outside", "unserved", "changing",
     ]);
     let kinds = [Front::ClusterIp(0), Front::NodePort(0), Front::LoadBalancer(0)].map(Front::kind);
     let names = FaultKind::ALL.iter().map(|kind| kind.name());
