@@ -57,7 +57,9 @@ pub(super) fn judge_later<'a>(
         let broken = match answered_by(attempt) {
             Some(identity) if identity == backend => None,
             Some(_) => Some(Broken::Moved),
-            None if !stays(frontend, backend, first.start_us, attempt.end_us) => {
+            None if !stays(frontend, backend, first.start_us, attempt.end_us)
+                || may_be_cut(frontend, &window, first.start_us, attempt.end_us) =>
+            {
                 outside.undecided += 1;
                 continue;
             }
@@ -73,6 +75,16 @@ pub(super) fn judge_later<'a>(
             outside.attempts.entry(key).or_default().push(attempt);
         }
     }
+}
+
+/// Whether the frontend may have been in a state in which connections may end. The way to it changes late.
+fn may_be_cut(frontend: &Frontend, window: &Window<'_>, from_us: u64, until_us: u64) -> bool {
+    let next = frontend.states.iter().skip(1);
+    let ends = next
+        .map(|next| window.lasts_until(next.done_us))
+        .chain([u64::MAX]);
+    let mut states = frontend.states.iter().zip(ends);
+    states.any(|(state, end)| state.terms.may_cut && state.sent_us <= until_us && end >= from_us)
 }
 
 /// Whether a backend was an endpoint in every state that the frontend may have had between two times.

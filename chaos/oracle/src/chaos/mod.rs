@@ -132,6 +132,9 @@ pub struct Terms {
     pub keeps_source: bool,
     /// A client stays with one backend (`sessionAffinity: ClientIP`).
     pub sticks: bool,
+    /// Established connections may end: the address may come in on another node, which does not know them (a load balancer's, under
+    /// `externalTrafficPolicy: Local`).
+    pub may_cut: bool,
 }
 
 impl Terms {

@@ -341,6 +341,20 @@ fn a_connection_whose_backend_has_left_may_end_or_go_on() {
 }
 
 #[test]
+fn a_connection_may_end_where_its_address_may_come_in_on_another_node() {
+    let mut all = history(&[(0, &["b1"]), (4, &["b1"]), (20, &["b1"])]);
+    all.attempts = connection(50, &[Some("b1"), None]);
+    assert_eq!(broken(&all), [(Broken::Cut, 60)]);
+    all.frontends[0].states[0].terms.may_cut = true;
+    assert_eq!(broken(&all), [], "until T_ep after a change, too");
+    all.attempts = connection(150, &[Some("b1"), None]);
+    assert_eq!(broken(&all), [(Broken::Cut, 160)]);
+    all.attempts = connection(150, &[Some("b1"), Some("b2")]);
+    all.frontends[0].states[1].terms.may_cut = true;
+    assert_eq!(broken(&all), [(Broken::Moved, 160)], "it does not move");
+}
+
+#[test]
 fn a_connection_never_gets_another_backend() {
     let mut all = history(&[(0, &["b1"]), (6, &["b2"])]);
     all.attempts = connection(50, &[Some("b1"), Some("b1"), Some("b2")]);

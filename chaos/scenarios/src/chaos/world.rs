@@ -347,7 +347,8 @@ impl World {
                     served.terms.sticks = affinity;
                     served.add(near(node));
                 } else {
-                    // On whichever node it comes in, each time on another one.
+                    // On whichever node it comes in, each time on another one; controllers withdraw it from those without a backend.
+                    served.terms.may_cut = true;
                     for node in 0..nodes {
                         let near = near(node);
                         served.terms.may_fail |= near.by.is_empty();
@@ -510,7 +511,7 @@ mod tests {
         let terms = Terms {
             keeps_source: true,
             sticks: true,
-            may_fail: false,
+            ..Terms::default()
         };
         assert_eq!([at(0).terms, at(1).terms], [terms; 2]);
         // Inside, pods of another node are served by the node port of one that has a backend; the rest differs.
