@@ -108,6 +108,8 @@ impl Given {
                 kinds,
             } => (seed, lasts_ms, kinds),
         };
+        let deviations = &cx.cluster().describe().deviations;
+        let keeps = |claim: &str| deviations.iter().all(|one| one.claim != claim);
         let mut available = faults::available(cx).await?;
         if let Some(wanted) = kinds {
             let missing: Vec<&str> = wanted.difference(&available).map(|kind| kind.name()).collect();
@@ -121,10 +123,18 @@ impl Given {
                     missing.join(", ")
                 )));
             }
+        } else {
+            available.retain(|kind| match kind.claim().filter(|claim| !keeps(claim)) {
+                None => true,
+                Some(claim) => {
+                    let why = format!("{}: the target is known not to keep {claim}", kind.name());
+                    cx.record("left out", why);
+                    false
+                }
+            });
         }
         let nodes = u8::try_from(cx.nodes().len()).unwrap_or(u8::MAX);
-        let deviations = &cx.cluster().describe().deviations;
-        let moves = deviations.iter().all(|one| one.claim != RELABELLED);
+        let moves = keeps(RELABELLED);
         if !moves {
             let why =
                 format!("slices that move to another Service: the target is known not to keep {RELABELLED}");

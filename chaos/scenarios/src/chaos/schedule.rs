@@ -373,6 +373,21 @@ impl FaultKind {
         }
     }
 
+    /// The claim of the catalogue that is about this fault alone. A target that is known not to keep it gets seeds without the fault.
+    #[must_use]
+    pub fn claim(self) -> Option<&'static str> {
+        match self {
+            Self::AgentOtherMode => Some("mode-switch-clean"),
+            Self::WritesFail => Some("write-failure-retried"),
+            Self::EntriesWiped | Self::ValuesOverwritten | Self::ProgramsDetached => {
+                Some("state-wiped-recovers")
+            }
+            Self::ProgramsForeign => Some("foreign-programs-kept"),
+            Self::AddressAdded => Some("node-addresses-followed"),
+            _ => None,
+        }
+    }
+
     /// Whether the API is what is disturbed, and not a node.
     #[must_use]
     pub fn is_of_api(self) -> bool {

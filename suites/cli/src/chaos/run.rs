@@ -276,6 +276,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn claims_of_faults_are_of_the_catalogue() {
+        let claims = FaultKind::ALL.iter().filter_map(|kind| kind.claim());
+        for claim in claims.chain(["slice-relabelled"]) {
+            assert!(cases::claims::find(claim).is_some(), "{claim}");
+        }
+    }
+
+    #[test]
     fn what_can_not_be_meant_is_refused_with_what_was_expected() {
         for (found, part) in [
             (lasts("1s").unwrap_err(), "expected 5s to 10m"),
