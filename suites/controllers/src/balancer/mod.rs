@@ -184,7 +184,8 @@ impl Balancer {
     async fn patch(&mut self, name: &Key, patch: &Value, status: bool) -> kube::Result<()> {
         let api: Api<Service> = Api::namespaced(self.client.clone(), &name.0);
         if let Some(service) = write(&api, &name.1, patch, status).await? {
-            self.services.put(service);
+            // What others have written meanwhile comes with the answer, and its events are late then.
+            self.dirty.extend(self.services.put(service).iter().map(key));
         }
         Ok(())
     }
@@ -244,4 +245,71 @@ pub(crate) fn shown(service: &Service) -> Vec<String> {
         .into_iter()
         .flat_map(|status| status.ingress.iter().flatten());
     ingress.filter_map(|ingress| ingress.ip.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use tower::service_fn;
+
+    use super::*;
+
+    fn service(version: u32, more: &Value) -> Value {
+        let mut service = json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": { "name": "a", "namespace": "n", "uid": "1", "resourceVersion": version.to_string() },
+            "spec": { "type": "LoadBalancer", "ports": [{ "port": 80 }], "ipFamilies": ["IPv4"] },
+        });
+        for field in ["metadata", "status"] {
+            for (name, value) in more[field].as_object().into_iter().flatten() {
+                service[field][name] = value.clone();
+            }
+        }
+        service
+    }
+
+    /// It is deleted after the controller's first write: the answer to the second one tells that first, and the events are of
+    /// versions that it knows by then.
+    #[tokio::test]
+    async fn a_deletion_is_learned_from_the_answer_to_a_write() {
+        let served = json!({ "metadata": { "finalizers": [FINALIZER] } });
+        let ended = json!({
+            "metadata": { "finalizers": [FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z" },
+        });
+        let mut shown = ended.clone();
+        shown["status"] = json!({ "loadBalancer": { "ingress": [{ "ip": "10.0.9.1" }] } });
+        let answers = [
+            service(2, &served),
+            service(4, &shown),
+            service(5, &ended),
+            service(
+                6,
+                &json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }),
+            ),
+        ];
+        let left = Arc::new(Mutex::new(answers.to_vec()));
+        let to_give = Arc::clone(&left);
+        let api = service_fn(move |_: Request<Body>| {
+            let answer = to_give.lock().unwrap().remove(0);
+            async move { Ok::<_, std::io::Error>(Response::new(Body::from(answer.to_string().into_bytes()))) }
+        });
+        let mut balancer = Balancer::new(Client::new(api, "n"), vec!["10.0.9.0/30".parse().unwrap()]);
+        let object = |value: &Value| serde_json::from_value::<Service>(value.clone()).unwrap();
+        for event in [
+            Event::Init,
+            Event::InitApply(object(&service(1, &json!({})))),
+            Event::InitDone,
+        ] {
+            balancer.apply(Ok(event));
+        }
+        balancer.work().await;
+        for event in [service(3, &ended), service(4, &shown)] {
+            balancer.apply(Ok(Event::Apply(object(&event))));
+        }
+        balancer.work().await;
+        assert_eq!(left.lock().unwrap().len(), 0, "the finalizer is removed");
+    }
 }
