@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 
 use anyhow::Context as _;
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 
 use super::{
     catalogue::{Area, Catalogue},
@@ -13,6 +13,8 @@ use super::{
 
 /// Folder of the reports.
 const REPORTS: &str = "suites/reports";
+/// Nodes of a new lab or kind cluster without `--nodes`.
+const DEFAULT_NODES: usize = 2;
 /// The page with every case.
 const PAGE: &str = "docs/claims/results.md";
 
@@ -38,6 +40,8 @@ struct Report {
 struct Cluster {
     provider: String,
     target: String,
+    /// By their names.
+    nodes: BTreeMap<String, IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -74,13 +78,21 @@ impl Published {
 
     /// The command that makes it again, up to what no seed decides.
     fn command(&self) -> String {
-        let Cluster { provider, target } = &self.report.cluster;
+        let Cluster {
+            provider,
+            target,
+            nodes,
+        } = &self.report.cluster;
         let seed = self.report.run.seed;
+        let nodes = match nodes.len() {
+            DEFAULT_NODES => String::new(),
+            other => format!(" --nodes {other}"),
+        };
         let provider = match provider.as_str() {
             "lab" => String::new(),
             other => format!(" --provider {other}"),
         };
-        format!("sudo plumbline run{provider} --target {target} --seed {seed}")
+        format!("sudo plumbline run{provider} --target {target}{nodes} --seed {seed}")
     }
 
     fn verdict(&self, case: &str) -> Option<&str> {
@@ -264,7 +276,7 @@ mod tests {
     #[test]
     fn a_report_is_a_row_with_what_passed_of_what_ran_by_area() {
         let root = tempfile::tempdir().unwrap();
-        let report = "cluster: {provider: kind, target: ./own.yaml, kernel: x}\nrun: {seed: 7, profile: cluster}\ncases:\n\
+        let report = "cluster: {provider: kind, target: ./own.yaml, nodes: {a: [], b: [], c: []}}\nrun: {seed: 7, profile: cluster}\ncases:\n\
                       - {id: first, verdict: pass}\n- {id: second, verdict: fail, exempt: why}\n\
                       - {id: third, verdict: not-supported}\n";
         let results = results(root.path(), report).unwrap();
@@ -279,7 +291,7 @@ mod tests {
         assert_eq!(
             row,
             "| [own 1.2 (kind)](suites/reports/own/1.2/kind/report.yaml) | 1/2, 1 exempt | not supported | \
-             `sudo plumbline run --provider kind --target ./own.yaml --seed 7` |"
+             `sudo plumbline run --provider kind --target ./own.yaml --nodes 3 --seed 7` |"
         );
         let page = results.page(&catalogue()).text;
         assert!(

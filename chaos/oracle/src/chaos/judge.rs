@@ -158,7 +158,11 @@ impl<'h> At<'_, 'h> {
             let all: Vec<usize> = self.between(&ends, attempt.start_us, attempt.end_us).collect();
             let possible: Vec<usize> = all.iter().copied().filter(|state| *state >= since).collect();
             let (mut broken, consistent) = self.verdict(&possible, attempt);
-            if broken.is_some() && self.passes_on(&all) {
+            let is_of_states = matches!(
+                broken,
+                Some(Broken::Misdelivered | Broken::Stale | Broken::Unserved)
+            );
+            if is_of_states && self.passes_on(&all) {
                 match answered_by(attempt) {
                     None => {
                         outside.undecided += 1;

@@ -500,6 +500,16 @@ fn a_node_may_learn_of_a_new_owner_before_it_learns_of_its_endpoints() {
         "b4 had left 5 s and longer before, and b1 then"
     );
     assert_eq!(judge(&all).undecided, 1);
+    let mut seen = all.clone();
+    for state in &mut seen.frontends[0].states {
+        state.terms.keeps_source = true;
+    }
+    seen.attempts = vec![attempt(210, Some("b2"))];
+    assert_eq!(
+        broken(&seen),
+        [(Broken::Translated, 210)],
+        "whichever Service has it"
+    );
     all.frontends[0].states[1].owner = "s".to_owned();
     all.attempts.truncate(2);
     assert_eq!(broken(&all).len(), 2, "it passes to none");
