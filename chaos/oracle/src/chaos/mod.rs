@@ -124,6 +124,7 @@ pub struct State {
 
 /// What a frontend promises, or does not, besides the backends that serve it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Terms {
     /// Connections may fail, although there are endpoints: implementations differ on this way (a pod, or a host, to a node port under
     /// `externalTrafficPolicy: Local`).

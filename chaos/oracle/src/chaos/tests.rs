@@ -293,11 +293,18 @@ fn an_answer_that_is_not_a_backends_is_none() {
 
 #[test]
 fn a_history_is_the_same_after_it_was_stored() {
-    let mut all = history(&[(0, &["b1"]), (10, &[])]);
+    let mut all = passed_on();
+    all.frontends[0].states[1].terms.sticks = true;
     all.disturbances = vec![disturbance(None, 1, 2, Excuses::Lost)];
     all.attempts = vec![attempt(5, Some("b1")), attempt(6, None)];
     let text = serde_json::to_string(&all).unwrap();
     assert_eq!(serde_json::from_str::<ChaosHistory>(&text).unwrap(), all);
+    // An earlier version had fewer terms.
+    let fewer = text
+        .replace("\"may_cut\":false,", "")
+        .replace(",\"may_cut\":false", "");
+    assert_ne!(fewer, text);
+    assert_eq!(serde_json::from_str::<ChaosHistory>(&fewer).unwrap(), all);
 }
 
 /// Exchanges on one connection, one in a second from the first on.

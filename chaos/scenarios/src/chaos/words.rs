@@ -102,9 +102,10 @@ impl fmt::Display for Endpoint {
 impl fmt::Display for Front {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ClusterIp(number) => write!(f, "{} cluster IP", service(*number)),
-            Self::NodePort(number) => write!(f, "node port {number}"),
-            Self::LoadBalancer(number) => write!(f, "{} load balancer", service(*number)),
+            Self::ClusterIp(number) | Self::LoadBalancer(number) => {
+                write!(f, "{} {}", service(*number), self.kind())
+            }
+            Self::NodePort(number) => write!(f, "{} {number}", self.kind()),
         }
     }
 }

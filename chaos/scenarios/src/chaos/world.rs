@@ -163,17 +163,7 @@ impl World {
     /// The calls that make all of it, where the API has nothing of it yet.
     #[must_use]
     pub fn creations(&self) -> Vec<Call> {
-        let services = self.services.iter().map(|(service, to)| Call::Service {
-            service: *service,
-            to: *to,
-            is_new: true,
-        });
-        let slices = self.slices.iter().map(|(slice, to)| Call::Slice {
-            slice: *slice,
-            to: to.clone(),
-            is_new: true,
-        });
-        services.chain(slices).collect()
+        Self::default().calls_to(self)
     }
 
     /// The calls that a write makes, in turn; none if it changes nothing. A fault makes none.
