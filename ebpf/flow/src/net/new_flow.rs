@@ -234,7 +234,7 @@ pub(super) fn store<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> Res
             flow_flags::SNAT
         };
         route::decide(hook, node, work, kind)?;
-        match source_ports::port(node, work, now, kind) {
+        match source_ports::port(hook, node, work, now, kind) {
             // Better an address that may be there already than none.
             Err(Outcome::DroppedPortsExhausted)
                 if matches!(work.source_port, SourcePort::AllocatedIfFree) =>

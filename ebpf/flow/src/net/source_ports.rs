@@ -30,6 +30,11 @@ const MOST: u32 = 128;
 /// After so many ports in use, one after the other, the range counts as nearly full: a port whose connection has ended is taken
 /// before its time.
 const NEARLY_FULL: u32 = 16;
+/// Of the ports that no socket is given, one in so many, the last ones, are for addresses that are not the node's own. Another
+/// machine gives out the same address's ports for the same backend, and neither sees the other's connections.
+const SHARE: u32 = 8;
+/// Fewer ports than that are not divided: each part has to be as long as a search.
+const DIVIDED: u32 = SHARE * MOST;
 /// For how long such a connection has been silent at least, in seconds: its last packets have arrived, and what follows on
 /// them. (An end that has closed first, and waits for 2 MSL, takes a new connection all the same: RFC 6191, RFC 9293 3.6.1.)
 const QUIET: u32 = 2;
@@ -79,7 +84,13 @@ fn is_of_socket<N: Node>(hook: Hook, node: N, work: &PacketState) -> bool {
 
 /// Allocates a port and stores the reply's entry. `kind`: SNAT, or OTHER_PORT where the client's address stays.
 #[inline(always)]
-pub(super) fn port<N: Node>(node: N, work: &mut PacketState, now: u32, kind: u32) -> Result<(), Outcome> {
+pub(super) fn port<N: Node>(
+    hook: Hook,
+    node: N,
+    work: &mut PacketState,
+    now: u32,
+    kind: u32,
+) -> Result<(), Outcome> {
     work.flow.flags = flow_flags::REPLY | kind;
     let (first, last) = node.snat_ports();
     if first == 0 || last < first {
@@ -104,13 +115,22 @@ pub(super) fn port<N: Node>(node: N, work: &mut PacketState, now: u32, kind: u32
     } else {
         0
     };
-    let others = ports - hole;
+    let all = ports - hole;
+    let share = if all < DIVIDED { 0 } else { all / SHARE };
+    // At the other hooks the client is here.
+    let (skipped, others) =
+        if share != 0 && kind == flow_flags::OTHER_PORT && matches!(hook, Hook::NodeIngress) {
+            (all - share, share)
+        } else {
+            (0, all - share)
+        };
     let before = u32::from(work.old_reply_key.destination_port.get());
     let pool = if others == 0 { hole } else { others };
     work.trial = Trial {
         first,
         hole_at: hole_first.wrapping_sub(first),
         hole,
+        skipped,
         others,
         next: slot(node.random(), pool),
         left: if pool < MOST { pool } else { MOST },
@@ -144,7 +164,9 @@ pub(crate) struct Trial {
     /// that gets one later may want the same backend.
     hole_at: u32,
     hole: u32,
-    /// How many others there are.
+    /// How many others come before those that may be tried.
+    skipped: u32,
+    /// How many others may be tried.
     others: u32,
     /// The next one to try, counted among the others; of those of sockets, once the others have been tried, among those.
     next: u32,
@@ -171,6 +193,7 @@ impl Trial {
         first: 0,
         hole_at: 0,
         hole: 0,
+        skipped: 0,
         others: 0,
         next: 0,
         left: 0,
@@ -228,10 +251,10 @@ pub fn attempt<N: Node>(node: N, work: &mut PacketState) -> Attempt {
     let next = trial.next;
     let (ports, at) = if !among_others {
         (trial.hole, trial.hole_at + next)
-    } else if next < trial.hole_at || trial.hole == 0 {
-        (trial.others, next)
+    } else if trial.skipped + next < trial.hole_at || trial.hole == 0 {
+        (trial.others, trial.skipped + next)
     } else {
-        (trial.others, next + trial.hole)
+        (trial.others, trial.skipped + next + trial.hole)
     };
     trial.next = if next + 1 < ports { next + 1 } else { 0 };
     let now = trial.now;

@@ -161,7 +161,8 @@ pub(super) fn flow() -> impl Strategy<Value = FlowDraw> {
 }
 
 pub(super) fn config() -> impl Strategy<Value = ConfigDraw> {
-    let ports = prop_oneof![1 => 1_u16..4, 4 => 4_u16..40, 1 => 120_u16..160];
+    let ports =
+        prop_oneof![1 => 1_u16..4, 4 => 4_u16..40, 1 => 120_u16..160, 1 => pool::WIDE..pool::WIDE + 200];
     let rejects = prop_oneof![8 => Just(0_u32), 1 => 1..4_u32];
     (0..12_u8, ports, rejects, 0..16_u8, any::<[u8; 9]>()).prop_map(
         |(nodes, ports, rejects, fill, addresses)| ConfigDraw {

@@ -99,6 +99,8 @@ pub(super) const TARGETS: [u16; 3] = [8080, 9090, 80];
 pub(super) const SOURCES: [u16; 3] = [40000, 40001, 1024];
 /// The first port that is allocated.
 pub(super) const FIRST: u16 = 40001;
+/// So many, without those of sockets, are divided between clients of this machine and of others.
+pub(super) const WIDE: u16 = 1100;
 /// The port that a local socket has.
 pub(super) const TAKEN: u16 = 40003;
 

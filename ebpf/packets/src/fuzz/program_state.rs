@@ -13,7 +13,8 @@ use super::{
 impl Scenario {
     /// All ports of a backend taken, but for some.
     pub(super) fn fill(&mut self, draw: &ConfigDraw) {
-        if draw.fill > 4 {
+        // A wide range takes seconds to fill, and a narrow one shows the same.
+        if draw.fill > 4 || draw.ports >= pool::WIDE {
             return;
         }
         let config = self.state.config;

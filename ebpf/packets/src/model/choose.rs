@@ -8,6 +8,7 @@ use lb_abi::{
 };
 
 use super::{
+    Device,
     decide::{Run, elapsed},
     known::over,
     ports::{self, Port},
@@ -228,7 +229,8 @@ impl Run<'_> {
         let stayed = dispensable && stored.is_some_and(|flow| !is_allocated(flow));
         let none = stayed || self.observed.counter == Counter::DroppedPortsExhausted;
         let observed = stored.map(|flow| flow.to.source_port.get()).filter(|_| !none);
-        ports::allocate(&self.state.config, at, observed, none)
+        let elsewhere = self.input.hook == Device::NodeIngress && to.source == tuple.source;
+        ports::allocate(&self.state.config, elsewhere, at, observed, none)
     }
 
     /// Whether a reply's key is of no flow, or of one that is over.

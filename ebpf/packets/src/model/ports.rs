@@ -20,9 +20,14 @@ pub(super) enum Port {
     Taken,
 }
 
-/// The port that was observed, or none if `none`, where that is permitted; otherwise another that is.
+/// Of so many that no socket is given, one is for clients of other machines, if each of them has enough to try.
+const OF_OTHER_MACHINES: usize = 8;
+
+/// The port that was observed, or none if `none`, where that is permitted; otherwise another that is. `elsewhere`: the address
+/// is another machine's, which gives out ports of it, too.
 pub(super) fn allocate(
     config: &Config,
+    elsewhere: bool,
     at: impl Fn(u16) -> Port,
     observed: Option<u16>,
     none: bool,
@@ -30,6 +35,12 @@ pub(super) fn allocate(
     let range = config.snat_first..=config.snat_last;
     let (local, others): (Vec<u16>, Vec<u16>) =
         range.partition(|port| (config.local_first..=config.local_last).contains(port));
+    let others = if others.len() / OF_OTHER_MACHINES < TRIES[0] {
+        others
+    } else {
+        let (its_own, of_others) = others.split_at(others.len() - others.len() / OF_OTHER_MACHINES);
+        if elsewhere { of_others } else { its_own }.to_vec()
+    };
     // Without others, those of sockets are all that there is, and are tried as they would be.
     let pools = if others.is_empty() {
         [local, others]

@@ -51,6 +51,38 @@ fn ports_that_the_kernel_gives_to_sockets_come_last() {
     }
 }
 
+/// Of 1,024 ports that no socket is given, with 1,000 of sockets in their middle.
+#[test]
+fn a_node_and_the_nodes_of_backends_give_out_different_ports_of_its_address() {
+    let (snat, local) = ((10_000, 12_023), (10_500, 11_499));
+    let ends = |of: &dyn Fn(u32) -> u16| [of(0), of(u32::MAX)];
+    let snat_port = |random| {
+        let mut fake = ports(snat, local);
+        fake.maps.random = random;
+        open_from(&fake, 5000).unwrap()
+    };
+    // The client is another node, whose address a pod of this one sees.
+    let other_port = |random| {
+        let mut fake = ports(snat, local);
+        fake.maps.random = random;
+        fake.of_cluster = Some(CLIENT);
+        let backends = fake.maps.backends.values_mut();
+        backends.for_each(|pod| pod.flags = backend_flags::LOCAL);
+        let frontends = fake.maps.frontends.values_mut();
+        frontends.for_each(|frontend| frontend.flags = frontend_flags::SILENT);
+        open_from(&fake, 5000).unwrap()
+    };
+    assert_eq!(ends(&snat_port), [10_000, 11_895]);
+    assert_eq!(ends(&other_port), [11_896, 12_023]);
+}
+
+#[test]
+fn a_range_that_is_too_short_for_two_searches_is_not_divided() {
+    let mut fake = ports((10_000, 11_022), (1, 0));
+    fake.maps.random = u32::MAX;
+    assert_eq!(open_from(&fake, 5000), Ok(11_022));
+}
+
 #[test]
 fn the_search_begins_anywhere_and_goes_around() {
     let mut fake = ports((10, 15), (12, 13));
