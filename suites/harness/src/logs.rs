@@ -1,7 +1,7 @@
 //! What backends have logged. Each line is parsed once, however often it is asked for.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -9,7 +9,7 @@ use std::{
 use cluster::Cluster;
 use oracle::{
     check::Permitted,
-    history::{Attempt, Outcome, Served},
+    history::{Attempt, Outcome, Served, Transport},
 };
 
 use crate::{destination::Destination, pods::Backend, verdict::Halt, waiting::has_lasted};
@@ -106,6 +106,22 @@ impl Logs {
     /// Everything that a backend has logged.
     pub async fn of(&self, backend: &Backend) -> Result<Vec<Served>, Halt> {
         self.read(backend, |read| read.lines.clone()).await
+    }
+
+    /// Datagrams without an answer that backends have logged all the same: the identity, by the nonce of the attempt.
+    pub async fn reached(&self, attempts: &[Attempt]) -> Result<BTreeMap<String, String>, Halt> {
+        let is_datagram = |attempt: &&Attempt| matches!(attempt.transport, Transport::Udp | Transport::UdpConnected);
+        let silent: HashSet<&str> = attempts
+            .iter()
+            .filter(|attempt| is_silent(attempt))
+            .filter(is_datagram)
+            .map(|attempt| attempt.nonce.as_str())
+            .collect();
+        let lines = self.since(attempts).await?;
+        let of_silent = lines
+            .into_iter()
+            .filter(|line| silent.contains(line.answer.nonce.as_str()));
+        Ok(of_silent.map(|line| (line.answer.nonce, line.answer.identity)).collect())
     }
 
     /// What the backends have logged since the first of these attempts began: a line is written after that.

@@ -104,6 +104,7 @@ pub fn judge(history: &ChaosHistory) -> Outside<'_> {
                 frontend,
                 endpoints: &history.endpoints,
                 window: &window,
+                reached: &history.reached,
                 repeated: &repeated,
                 own: &own,
                 is_one_node: nodes.len() == 1,
@@ -130,6 +131,8 @@ pub(super) struct At<'a, 'h> {
     pub(super) frontend: &'h Frontend,
     endpoints: &'h BTreeMap<String, BTreeMap<String, Vec<Listed>>>,
     pub(super) window: &'a Window<'h>,
+    /// [`ChaosHistory::reached`].
+    reached: &'h BTreeMap<String, String>,
     repeated: &'a HashSet<&'h str>,
     /// The own addresses of each client.
     own: &'a BTreeMap<&'h str, BTreeSet<IpAddr>>,
@@ -234,6 +237,9 @@ impl<'h> At<'_, 'h> {
         let Some(identity) = answered_by(attempt) else {
             let fails = |number: &&usize| state(number).serves.is_empty() || state(number).terms.may_fail;
             let first = possible.iter().find(fails);
+            if first.is_none() && self.may_have_ended(possible, attempt) {
+                return (None, None);
+            }
             let broken = (first.is_none() && !possible.is_empty()).then_some(Broken::Unserved);
             return (broken, first.copied());
         };
@@ -249,6 +255,15 @@ impl<'h> At<'_, 'h> {
         let keeps_source = serving.all(|number| state(number).terms.keeps_source);
         let broken = (keeps_source && self.is_translated(attempt)).then_some(Broken::Translated);
         (broken, Some(*first))
+    }
+
+    /// Whether a datagram without an answer has reached a backend that may have left meanwhile: the answer goes with the flow.
+    fn may_have_ended(&self, possible: &[usize], attempt: &Attempt) -> bool {
+        let Some(identity) = self.reached.get(&attempt.nonce) else {
+            return false;
+        };
+        let mut serves = possible.iter().map(|state| &self.frontend.states[*state].serves);
+        serves.clone().any(|serves| serves.contains(identity)) && serves.any(|serves| !serves.contains(identity))
     }
 
     /// Whether the backend saw another address than one of the client's own.

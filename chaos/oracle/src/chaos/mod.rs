@@ -58,6 +58,11 @@ pub struct ChaosHistory {
     pub flows: BTreeSet<UsedFlow>,
     /// What clients did, in any order.
     pub attempts: Vec<Attempt>,
+    /// Datagrams without an answer that a backend has logged all the same: its identity, by the nonce of the attempt.
+    ///
+    /// Flows of datagrams are ended whose endpoint serves no more (claim `udp-backend-replaced`), and an answer that is on its way goes with its flow.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reached: BTreeMap<String, String>,
 }
 
 /// When an endpoint was listed.

@@ -135,6 +135,28 @@ fn what_had_endpoints_all_along_is_answered() {
 }
 
 #[test]
+fn a_datagram_to_an_endpoint_that_leaves_may_have_no_answer_and_no_other_may() {
+    let mut all = history(&[(0, &["b1", "b2"]), (10, &["b1"])]);
+    all.frontends[0].transport = Transport::Udp;
+    all.attempts = [90, 99, 101, 200].map(|at| attempt(at, None)).to_vec();
+    for attempt in &mut all.attempts {
+        attempt.transport = Transport::Udp;
+        attempt.outcome = Outcome::Timeout { stage: Stage::Receive };
+    }
+    let reached = |by: &str| {
+        let nonces = all.attempts.iter().map(|one| one.nonce.clone());
+        nonces.map(|nonce| (nonce, format!("{by}/TCP/8001"))).collect()
+    };
+    let (b1, b2) = (reached("b1"), reached("b2"));
+    let unserved = |at: &[u64]| -> Vec<_> { at.iter().map(|at| (Broken::Unserved, *at)).collect() };
+    assert_eq!(broken(&all), unserved(&[90, 99, 101, 200]), "no backend has logged them");
+    all.reached = b1;
+    assert_eq!(broken(&all), unserved(&[90, 99, 101, 200]), "their backend stays");
+    all.reached = b2;
+    assert_eq!(broken(&all), unserved(&[90, 200]), "from the write on, until it is late");
+}
+
+#[test]
 fn an_emptied_service_may_be_refused_until_its_refill_is_late() {
     let mut all = history(&[(0, &["b1"]), (10, &[]), (20, &["b1"])]);
     all.attempts = [105, 190, 210, 250, 252].map(|at| attempt(at, None)).to_vec();

@@ -108,7 +108,7 @@ pub async fn play(cx: &Context, schedule: &Schedule, brief: bool) -> Result<Chao
             attempts.extend(window.end().await?);
         }
         attempts.extend(std::mem::replace(&mut established, Flows::none()).end().await?);
-        let history = history(cx, &staged, (began_us, &flows), &disturbances, attempts);
+        let history = history(cx, &staged, (began_us, &flows), &disturbances, attempts).await?;
         if !judge(&history).attempts.is_empty() {
             heal(cx, left).await?;
             verdict(cx, &history);
@@ -129,7 +129,7 @@ pub async fn play(cx: &Context, schedule: &Schedule, brief: bool) -> Result<Chao
     heal(cx, left).await?;
 
     cx.phase("verdict: what clients saw against the order of the API");
-    let history = history(cx, &staged, (began_us, &flows), &disturbances, attempts);
+    let history = history(cx, &staged, (began_us, &flows), &disturbances, attempts).await?;
     verdict(cx, &history);
 
     cx.phase("verdict: where all is as in the beginning, nodes hold no more than then");
@@ -184,16 +184,17 @@ async fn heal(cx: &Context, left: Vec<LeftoverPrograms>) -> Result<(), Halt> {
 }
 
 /// What was seen so far.
-fn history(
+async fn history(
     cx: &Context,
     staged: &Staged<'_>,
     (began_us, flows): (u64, &BTreeSet<UsedFlow>),
     disturbances: &[Disturbance],
     attempts: Vec<Attempt>,
-) -> ChaosHistory {
+) -> Result<ChaosHistory, Halt> {
     let clients = clients(cx);
+    let reached = cx.logs().reached(&attempts).await?;
     let name = |dialled: &Dialled| dialled.destination(MEANWHILE, Expected::default()).label();
-    ChaosHistory {
+    Ok(ChaosHistory {
         began_us,
         frontends: staged.frontends(&clients, name),
         endpoints: staged.endpoints(),
@@ -205,7 +206,8 @@ fn history(
             .collect(),
         flows: flows.clone(),
         attempts,
-    }
+        reached,
+    })
 }
 
 /// Those inside and the one outside.
