@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use crate::model::Event;
 
-/// Events that wait for the control loop.
+/// Arrivals that wait for the control loop.
 pub const EVENTS: usize = 1024;
 
 /// A source of events. It runs until the queue is closed, or until it has no more events.
@@ -32,15 +32,38 @@ impl Feed {
     }
 }
 
-/// An event, and when it came.
+/// Events that came at once, in the order in which they are to be applied. They are one list's: nothing is written between them.
 #[derive(Debug)]
 pub struct Arrival {
+    /// The events; at least one.
+    pub changes: Vec<Change>,
+    /// When this process received them.
+    pub at: Instant,
+}
+
+impl Arrival {
+    /// The events alone.
+    pub fn events(self) -> impl Iterator<Item = Event> {
+        self.changes.into_iter().map(|change| change.event)
+    }
+}
+
+/// An event, and when its cause happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
     /// The event.
     pub event: Event,
-    /// When this process received it.
-    pub at: Instant,
     /// When the change behind it happened in the cluster, if the object says so.
     pub triggered: Option<SystemTime>,
+}
+
+impl From<Event> for Change {
+    fn from(event: Event) -> Self {
+        Self {
+            event,
+            triggered: None,
+        }
+    }
 }
 
 /// The sending end of the queue. Clones are the same queue.
@@ -52,7 +75,7 @@ pub struct EventSender(mpsc::Sender<Arrival>);
 #[error("the control loop has ended")]
 pub struct Closed;
 
-/// A queue of [`EVENTS`] events.
+/// A queue of [`EVENTS`] arrivals.
 pub fn queue() -> (EventSender, mpsc::Receiver<Arrival>) {
     let (sender, receiver) = mpsc::channel(EVENTS);
     (EventSender(sender), receiver)
@@ -64,17 +87,19 @@ impl EventSender {
     /// # Errors
     /// The queue is closed.
     pub async fn send(&self, event: Event) -> Result<(), Closed> {
-        self.send_triggered(event, None).await
+        self.send_at_once(vec![event.into()]).await
     }
 
-    /// As [`send`](Self::send), of an object that says when the change behind it happened.
+    /// As [`send`](Self::send), of events between which nothing is to be written. Without any, it does nothing.
     ///
     /// # Errors
     /// The queue is closed.
-    pub async fn send_triggered(&self, event: Event, triggered: Option<SystemTime>) -> Result<(), Closed> {
+    pub async fn send_at_once(&self, changes: Vec<Change>) -> Result<(), Closed> {
+        if changes.is_empty() {
+            return Ok(());
+        }
         let at = Instant::now();
-        let arrival = Arrival { event, at, triggered };
-        self.0.send(arrival).await.map_err(|_| Closed)
+        self.0.send(Arrival { changes, at }).await.map_err(|_| Closed)
     }
 
     /// Waits until the queue is closed.

@@ -3,11 +3,18 @@
 //! A watch that has expired starts again with a list, and there are no events of what was deleted meanwhile. `Relist`
 //! keeps the names that it has passed on, and passes a deletion on for each one that a complete list lacks.
 //!
-//! Objects of a list are passed on at once, so that a list of fifty thousand slices needs no second copy in memory.
+//! Objects of the first list are passed on at once: nothing is written before it is complete, and a list of fifty thousand slices needs
+//! no second copy in memory. Of later ones, what has changed is passed on together when the list is complete: it is one state of the API, in
+//! which one slice may have taken what another one has lost.
 
-use std::collections::HashSet;
+use std::{
+    collections::{HashMap, HashSet},
+    hash::{DefaultHasher, Hash, Hasher as _},
+    time::SystemTime,
+};
 
 use crate::{
+    feed::Change,
     model::{Event, Kind, Node, Service, ServiceCidr, Slice},
     names::ObjectName,
 };
@@ -28,7 +35,7 @@ pub enum Watched<T> {
 }
 
 /// A kind of object that can be watched.
-pub trait Object {
+pub trait Object: Hash {
     /// The kind.
     const KIND: Kind;
     /// Namespace and name.
@@ -103,48 +110,89 @@ impl Object for ServiceCidr {
     }
 }
 
-/// The names of one kind that have been passed on.
+/// What has been passed on of one kind.
 #[derive(Debug, Default)]
 pub struct Relist {
-    known: HashSet<ObjectName>,
-    /// Known names that are not in the current list yet.
-    missing: Option<HashSet<ObjectName>>,
+    /// A hash of each object by its name, among which two that differ have the same once in 2⁶⁴.
+    known: HashMap<ObjectName, u64>,
+    /// Whether a list was complete.
+    has_listed: bool,
+    /// The current list.
+    list: Option<List>,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    /// Known names that are not in it yet.
+    missing: HashSet<ObjectName>,
+    /// What has changed since it was passed on.
+    changed: Vec<(Change, ObjectName, u64)>,
 }
 
 impl Relist {
-    /// Takes an item of the watch. The result: events, in the order in which they are to be applied.
-    pub fn take<T: Object>(&mut self, watched: Watched<T>) -> Vec<Event> {
+    /// Takes an item of the watch, and when the change behind it happened. The result: events, in the order in which they are to be
+    /// applied, with no write between them.
+    pub fn take<T: Object>(&mut self, watched: Watched<T>, triggered: Option<SystemTime>) -> Vec<Change> {
         match watched {
             Watched::Init => {
-                self.missing = Some(self.known.clone());
+                self.list = Some(List {
+                    missing: self.known.keys().cloned().collect(),
+                    changed: Vec::new(),
+                });
                 Vec::new()
             }
-            Watched::InitApply(object) | Watched::Apply(object) => {
-                let name = object.name();
-                if let Some(missing) = &mut self.missing {
-                    missing.remove(&name);
+            Watched::InitApply(object) => {
+                let (name, hash) = (object.name(), hash(&object));
+                let event = object.applied();
+                let change = Change { event, triggered };
+                if let Some(list) = &mut self.list {
+                    list.missing.remove(&name);
+                    if self.has_listed {
+                        if self.known.get(&name) != Some(&hash) {
+                            list.changed.push((change, name, hash));
+                        }
+                        return Vec::new();
+                    }
                 }
-                self.known.insert(name);
-                vec![object.applied()]
+                self.known.insert(name, hash);
+                vec![change]
+            }
+            Watched::Apply(object) => {
+                self.known.insert(object.name(), hash(&object));
+                let event = object.applied();
+                vec![Change { event, triggered }]
             }
             Watched::Delete(name) => {
-                if let Some(missing) = &mut self.missing {
-                    missing.remove(&name);
-                }
                 self.known.remove(&name);
-                vec![T::deleted(name)]
+                vec![T::deleted(name).into()]
             }
             Watched::InitDone => {
-                let mut gone: Vec<_> = self.missing.take().into_iter().flatten().collect();
+                let List { missing, changed } = self.list.take().unwrap_or_default();
+                self.has_listed = true;
+                let mut gone: Vec<_> = missing.into_iter().collect();
                 gone.sort();
                 for name in &gone {
                     self.known.remove(name);
                 }
+                let changed: Vec<_> = changed
+                    .into_iter()
+                    .map(|(change, name, hash)| {
+                        self.known.insert(name, hash);
+                        change
+                    })
+                    .collect();
                 let deleted = gone.into_iter().map(T::deleted);
-                deleted.chain([Event::Synced(T::KIND)]).collect()
+                let ends = deleted.chain([Event::Synced(T::KIND)]).map(Change::from);
+                changed.into_iter().chain(ends).collect()
             }
         }
     }
+}
+
+fn hash(object: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    object.hash(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]
@@ -165,12 +213,47 @@ mod tests {
         Event::SliceDeleted(ObjectName::new("t", name))
     }
 
+    fn take<T: Object>(relist: &mut Relist, watched: Watched<T>) -> Vec<Event> {
+        let changes = relist.take(watched, None);
+        changes.into_iter().map(|change| change.event).collect()
+    }
+
     fn listed(relist: &mut Relist, names: &[&str]) -> Vec<Event> {
-        relist.take::<Slice>(Watched::Init);
+        take::<Slice>(relist, Watched::Init);
         for name in names {
-            relist.take(Watched::InitApply(slice(name)));
+            take(relist, Watched::InitApply(slice(name)));
         }
-        relist.take::<Slice>(Watched::InitDone)
+        take::<Slice>(relist, Watched::InitDone)
+    }
+
+    #[test]
+    fn what_has_changed_comes_at_once_when_a_later_list_is_complete() {
+        let mut relist = Relist::default();
+        listed(&mut relist, &["a", "b", "c"]);
+        let changed = |name| Slice {
+            service: Some("s".into()),
+            ..slice(name)
+        };
+        let applied = |name| Event::SliceApplied(changed(name));
+        let synced = Event::Synced(Kind::EndpointSlice);
+        for _ in 0..2 {
+            assert_eq!(take::<Slice>(&mut relist, Watched::Init), []);
+            assert_eq!(take(&mut relist, Watched::InitApply(changed("b"))), []);
+        }
+        assert_eq!(take(&mut relist, Watched::InitApply(slice("c"))), []);
+        assert_eq!(take(&mut relist, Watched::InitApply(changed("d"))), []);
+        assert_eq!(
+            take::<Slice>(&mut relist, Watched::InitDone),
+            [applied("b"), applied("d"), deleted("a"), synced.clone()]
+        );
+        // What an event has changed is compared with that.
+        assert_eq!(take(&mut relist, Watched::Apply(changed("c"))), [applied("c")]);
+        assert_eq!(take::<Slice>(&mut relist, Watched::Init), []);
+        for one in [changed("b"), slice("c"), changed("d")] {
+            assert_eq!(take(&mut relist, Watched::InitApply(one)), []);
+        }
+        let end = take::<Slice>(&mut relist, Watched::InitDone);
+        assert_eq!(end, [Event::SliceApplied(slice("c")), synced]);
     }
 
     #[test]
@@ -191,8 +274,8 @@ mod tests {
     fn a_list_that_breaks_off_deletes_nothing_and_the_next_one_counts_from_the_start() {
         let mut relist = Relist::default();
         listed(&mut relist, &["a", "b"]);
-        assert_eq!(relist.take::<Slice>(Watched::Init), []);
-        relist.take(Watched::InitApply(slice("a")));
+        assert_eq!(take::<Slice>(&mut relist, Watched::Init), []);
+        take(&mut relist, Watched::InitApply(slice("a")));
         assert_eq!(
             listed(&mut relist, &["b"]),
             [deleted("a"), Event::Synced(Kind::EndpointSlice)]
@@ -206,13 +289,13 @@ mod tests {
             name: name.to_owned(),
             ..Node::default()
         };
-        relist.take::<Node>(Watched::Init);
-        let applied = relist.take(Watched::InitApply(node("a")));
+        take::<Node>(&mut relist, Watched::Init);
+        let applied = take(&mut relist, Watched::InitApply(node("a")));
         assert_eq!(applied, [Event::NodeApplied(node("a"))]);
-        relist.take::<Node>(Watched::InitDone);
-        relist.take::<Node>(Watched::Init);
+        take::<Node>(&mut relist, Watched::InitDone);
+        take::<Node>(&mut relist, Watched::Init);
         let gone = [Event::NodeDeleted("a".to_owned()), Event::Synced(Kind::Node)];
-        assert_eq!(relist.take::<Node>(Watched::InitDone), gone);
+        assert_eq!(take::<Node>(&mut relist, Watched::InitDone), gone);
     }
 
     #[test]
@@ -220,7 +303,7 @@ mod tests {
         let mut relist = Relist::default();
         listed(&mut relist, &["a"]);
         assert_eq!(
-            relist.take::<Slice>(Watched::Delete(ObjectName::new("t", "a"))),
+            take::<Slice>(&mut relist, Watched::Delete(ObjectName::new("t", "a"))),
             [deleted("a")]
         );
         assert_eq!(listed(&mut relist, &[]), [Event::Synced(Kind::EndpointSlice)]);

@@ -44,16 +44,16 @@ impl Agent {
         agent
     }
 
-    /// The next event; none if all watches have ended.
-    pub(crate) async fn arrival(&mut self) -> Option<Event> {
-        self.arrivals.recv().await.map(|arrival| arrival.event)
+    /// The next events; none if all watches have ended.
+    pub(crate) async fn arrival(&mut self) -> Option<Arrival> {
+        self.arrivals.recv().await
     }
 
-    /// Takes an event, and all others that have come.
-    pub(crate) fn take_all(&mut self, first: Event) {
-        self.take(first);
+    /// Takes events, and all others that have come.
+    pub(crate) fn take_all(&mut self, first: Arrival) {
+        first.events().for_each(|event| self.take(event));
         while let Ok(arrival) = self.arrivals.try_recv() {
-            self.take(arrival.event);
+            arrival.events().for_each(|event| self.take(event));
         }
     }
 

@@ -5,7 +5,7 @@ use std::{
     time::{Instant, SystemTime},
 };
 
-use crate::{feed::Arrival, metrics::Metrics, model::Event, names::ObjectName};
+use crate::{feed::Change, metrics::Metrics, model::Event, names::ObjectName};
 
 /// How many Services are timed at once; the first ones.
 const TIMED: usize = 10_000;
@@ -24,9 +24,9 @@ struct Since {
 }
 
 impl Latency {
-    /// An event is about to be applied.
-    pub(super) fn begin(&mut self, arrival: &Arrival) {
-        let service = match &arrival.event {
+    /// An event that came then is about to be applied.
+    pub(super) fn begin(&mut self, change: &Change, at: Instant) {
+        let service = match &change.event {
             Event::ServiceApplied(service) => Some(service.name.clone()),
             Event::SliceApplied(slice) => slice.owner(),
             // A deleted object has no write to wait for.
@@ -37,10 +37,10 @@ impl Latency {
             return;
         }
         let since = self.since.entry(service).or_insert(Since {
-            at: arrival.at,
-            triggered: arrival.triggered,
+            at,
+            triggered: change.triggered,
         });
-        since.triggered = [since.triggered, arrival.triggered].into_iter().flatten().min();
+        since.triggered = [since.triggered, change.triggered].into_iter().flatten().min();
     }
 
     /// A Service was written. The result: seconds since its event.

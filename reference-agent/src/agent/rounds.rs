@@ -63,7 +63,8 @@ pub(super) struct Rounds<B, D: Datapath> {
 pub(super) struct Audits {
     every: Duration,
     next: Instant,
-    done: usize,
+    /// The map that was compared last, as an index of [`Map::ALL`].
+    last: usize,
 }
 
 impl Audits {
@@ -71,19 +72,21 @@ impl Audits {
     pub(super) fn new(interval: Duration, now: Instant) -> Self {
         let every = interval / u32::try_from(Map::ALL.len()).unwrap_or(1);
         let next = now + every;
-        Self { every, next, done: 0 }
+        Self { every, next, last: 0 }
     }
 }
 
 impl<B: DesiredState, D: Datapath> Rounds<B, D> {
-    /// Takes an event; writes nothing.
+    /// Takes events; writes nothing.
     pub(super) fn take(&mut self, arrival: Arrival) {
-        if self.control.synced() {
-            self.latency.begin(&arrival);
+        for change in arrival.changes {
+            if self.control.synced() {
+                self.latency.begin(&change, arrival.at);
+            }
+            self.nodes_changed |= matches!(change.event, Event::NodeApplied(_) | Event::NodeDeleted(_));
+            log_event(&change.event);
+            self.control.apply(change.event);
         }
-        self.nodes_changed |= matches!(arrival.event, Event::NodeApplied(_) | Event::NodeDeleted(_));
-        log_event(&arrival.event);
-        self.control.apply(arrival.event);
     }
 
     /// Writes what is outstanding, then checks the programs.
@@ -245,10 +248,6 @@ impl<B: DesiredState, D: Datapath> Rounds<B, D> {
         let audited = self.control.audit();
         let metrics = &self.reports.metrics;
         metrics.audit.observe(begin.elapsed().as_secs_f64());
-        self.audits.done += 1;
-        if self.audits.done.is_multiple_of(Map::ALL.len()) {
-            metrics.audits.at([]).inc();
-        }
         let Drift {
             map,
             missing,
@@ -261,6 +260,11 @@ impl<B: DesiredState, D: Datapath> Rounds<B, D> {
                 return;
             }
         };
+        let at = Map::ALL.iter().position(|one| *one == map).unwrap_or_default();
+        if at < self.audits.last {
+            metrics.audits.at([]).inc();
+        }
+        self.audits.last = at;
         let kinds = [("missing", missing), ("wrong", wrong), ("foreign", foreign)];
         for (what, count) in kinds.into_iter().filter(|(_, count)| *count > 0) {
             metrics
@@ -269,6 +273,8 @@ impl<B: DesiredState, D: Datapath> Rounds<B, D> {
                 .inc_by(u64::try_from(count).unwrap_or(u64::MAX));
         }
         if missing + wrong + foreign > 0 {
+            // What was left there, and the other maps, which may be as wrong.
+            self.audits.next = now + IDLE.min(self.audits.every);
             let map = map.name();
             tracing::warn!(
                 map,

@@ -91,7 +91,9 @@ pub(super) async fn plan(plan: &Plan) -> anyhow::Result<bool> {
     let listing = async {
         while !planner.model().synced() {
             let arrival = events.recv().await?;
-            planner.apply(arrival.event);
+            for event in arrival.events() {
+                planner.apply(event);
+            }
         }
         Some(())
     };

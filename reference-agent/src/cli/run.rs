@@ -65,7 +65,8 @@ pub struct Run {
     /// Where /healthz, /readyz, /metrics, /findings, /dump and /plan are served
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9440")]
     listen: SocketAddr,
-    /// Seconds in which all maps are compared with what was written, and what differs is repaired
+    /// Seconds in which all maps are compared with what was written, and what differs is repaired. Behind a difference, the next
+    /// comparison follows at once
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     audit_interval: u32,
 }

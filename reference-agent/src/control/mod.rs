@@ -239,7 +239,7 @@ impl<B: DesiredState, M: LbMaps> Control<B, M> {
     /// again, foreign ones removed, in an order that no program can observe. One call for each map makes a round.
     ///
     /// Bounds: a call reads one map, and repairs at most [`WRONG_LIMIT`](crate::reconcile::WRONG_LIMIT) wrong entries,
-    /// each of which may wait for running programs; the others are repaired in the next round.
+    /// each of which may wait for running programs; the next call goes on with the others.
     ///
     /// # Errors
     /// A map can't be read or written; the next round tries again.

@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
-    time::SystemTime,
 };
 
 use super::{
@@ -11,23 +10,17 @@ use super::{
     read::{Contents, FileObject, ReadError},
 };
 use crate::{
+    feed::Change,
     findings::Finding,
     ledger::Subject,
     model::{Event, Kind},
     names::ObjectName,
 };
 
-/// An event, and when the change behind it happened.
-#[derive(Debug)]
-pub(super) struct TimedEvent {
-    pub(super) event: Event,
-    pub(super) triggered: Option<SystemTime>,
-}
-
 /// What has changed since the last update.
 #[derive(Debug, Default)]
 pub(super) struct Update {
-    pub(super) events: Vec<TimedEvent>,
+    pub(super) events: Vec<Change>,
     /// Findings of reading, of each subject that had or has any.
     pub(super) read: Vec<(Subject, Vec<Finding>)>,
     /// Findings of choosing among objects of the same name.
@@ -130,15 +123,12 @@ impl Collection {
         }
         for (key, found) in &self.sent {
             if !counts.contains_key(key) {
-                update.events.push(TimedEvent {
-                    event: deleted(found),
-                    triggered: None,
-                });
+                update.events.push(deleted(found).into());
             }
         }
         for (key, (_, found)) in &counts {
             if self.sent.get(key) != Some(*found) {
-                update.events.push(TimedEvent {
+                update.events.push(Change {
                     event: found.event.clone(),
                     triggered: found.triggered,
                 });
@@ -155,11 +145,8 @@ impl Collection {
     }
 
     /// The ends of the first lists.
-    pub(super) fn synced() -> impl Iterator<Item = TimedEvent> {
-        Kind::ALL.into_iter().map(|kind| TimedEvent {
-            event: Event::Synced(kind),
-            triggered: None,
-        })
+    pub(super) fn synced() -> impl Iterator<Item = Event> {
+        Kind::ALL.into_iter().map(Event::Synced)
     }
 
     /// Logs each ignored kind once.

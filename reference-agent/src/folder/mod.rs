@@ -109,14 +109,14 @@ impl Folder {
             collection.put(path.clone(), read::read(&path));
         }
         let update = collection.update();
-        let events = update.events.into_iter().chain(Collection::synced());
+        let events = update.events.into_iter().map(|one| one.event);
         let about = |(subject, findings): (Subject, Vec<Finding>)| {
             findings
                 .into_iter()
                 .map(move |finding| (subject.clone(), finding))
         };
         Ok(Reading {
-            events: events.map(|one| one.event).collect(),
+            events: events.chain(Collection::synced()).collect(),
             findings: update
                 .read
                 .into_iter()
@@ -211,12 +211,10 @@ async fn send(
     for (subject, findings) in update.chosen {
         reports.ledger.set(subject, Origin::Chosen, findings);
     }
-    for one in update.events {
-        events.send_triggered(one.event, one.triggered).await?;
-    }
+    events.send_at_once(update.events).await?;
     if !std::mem::replace(synced, true) {
-        for one in Collection::synced() {
-            events.send(one.event).await?;
+        for event in Collection::synced() {
+            events.send(event).await?;
         }
         tracing::info!("read all files");
     }

@@ -62,7 +62,7 @@ pub enum Event {
 /// A Service.
 ///
 /// All its addresses can be frontends; [`decode`](crate::decode) leaves others out, with a finding.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Service {
     /// Namespace and name.
     pub name: ObjectName,
@@ -110,7 +110,7 @@ impl Service {
 }
 
 /// A port of a Service.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ServicePort {
     /// Its name; empty for the only port of a Service.
     pub name: Arc<str>,
@@ -135,7 +135,7 @@ pub enum Policy {
 }
 
 /// The clients that may use a Service's load balancer addresses.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SourceRanges {
     /// The ranges that could be read.
     pub ranges: BTreeSet<Range>,
@@ -144,7 +144,7 @@ pub struct SourceRanges {
 }
 
 /// An EndpointSlice.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Slice {
     /// Namespace and name.
     pub name: ObjectName,
@@ -167,7 +167,7 @@ impl Slice {
 }
 
 /// A port of an EndpointSlice.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SlicePort {
     /// Matches [`ServicePort::name`].
     pub name: Arc<str>,
@@ -178,7 +178,7 @@ pub struct SlicePort {
 }
 
 /// An endpoint of an EndpointSlice.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
     /// Its first address; the API gives others no meaning.
     pub address: IpAddr,
@@ -212,7 +212,7 @@ impl Endpoint {
 }
 
 /// A Node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Node {
     /// Its name.
     pub name: String,
@@ -238,7 +238,7 @@ impl Node {
 }
 
 /// A ServiceCIDR (networking.k8s.io/v1, KEP-1880).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ServiceCidr {
     /// Its name.
     pub name: String,

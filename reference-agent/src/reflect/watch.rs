@@ -338,12 +338,11 @@ impl<T: Reflected> Reflector<T> {
     }
 
     async fn send(&mut self, watched: Watched<T>, triggered: Option<SystemTime>) -> Result<(), WatchError> {
-        for event in self.relist.take(watched) {
-            if let Some(subject) = deleted(&event) {
-                self.reports.ledger.set(subject, Origin::Read, Vec::new());
-            }
-            self.events.send_triggered(event, triggered).await?;
+        let changes = self.relist.take(watched, triggered);
+        for subject in changes.iter().filter_map(|change| deleted(&change.event)) {
+            self.reports.ledger.set(subject, Origin::Read, Vec::new());
         }
+        self.events.send_at_once(changes).await?;
         Ok(())
     }
 }

@@ -63,7 +63,8 @@ impl Told {
         while seen.len() < count {
             let arrival = tokio::time::timeout(LIMIT, self.arrivals.recv()).await;
             let arrival = arrival.unwrap_or_else(|_| panic!("{count} events; only {seen:?}"));
-            seen.push(describe(&arrival.expect("the feed runs").event));
+            let events = arrival.expect("the feed runs").events();
+            seen.extend(events.map(|event| describe(&event)));
         }
         seen
     }

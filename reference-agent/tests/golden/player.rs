@@ -166,8 +166,8 @@ impl Player {
             true => Watched::InitApply(decoded.object),
             false => Watched::Apply(decoded.object),
         };
-        let events = watch.relist.take(watched);
-        events.into_iter().for_each(|event| self.tell(event));
+        let events = watch.relist.take(watched, None);
+        events.into_iter().for_each(|change| self.tell(change.event));
         Ok(())
     }
 
@@ -181,12 +181,12 @@ impl Player {
         self.forget(&(kind, name.clone()));
         let relist = &mut self.watch(kind).relist;
         let events = match kind {
-            Kind::Service => relist.take(Watched::<Service>::Delete(name)),
-            Kind::EndpointSlice => relist.take(Watched::<Slice>::Delete(name)),
-            Kind::Node => relist.take(Watched::<Node>::Delete(name)),
-            Kind::ServiceCidr => relist.take(Watched::<ServiceCidr>::Delete(name)),
+            Kind::Service => relist.take(Watched::<Service>::Delete(name), None),
+            Kind::EndpointSlice => relist.take(Watched::<Slice>::Delete(name), None),
+            Kind::Node => relist.take(Watched::<Node>::Delete(name), None),
+            Kind::ServiceCidr => relist.take(Watched::<ServiceCidr>::Delete(name), None),
         };
-        events.into_iter().for_each(|event| self.tell(event));
+        events.into_iter().for_each(|change| self.tell(change.event));
         Ok(())
     }
 
@@ -226,12 +226,12 @@ impl Player {
         watch.listing = false;
         let relist = &mut watch.relist;
         let events = match kind {
-            Kind::Service => relist.take(Watched::<Service>::InitDone),
-            Kind::EndpointSlice => relist.take(Watched::<Slice>::InitDone),
-            Kind::Node => relist.take(Watched::<Node>::InitDone),
-            Kind::ServiceCidr => relist.take(Watched::<ServiceCidr>::InitDone),
+            Kind::Service => relist.take(Watched::<Service>::InitDone, None),
+            Kind::EndpointSlice => relist.take(Watched::<Slice>::InitDone, None),
+            Kind::Node => relist.take(Watched::<Node>::InitDone, None),
+            Kind::ServiceCidr => relist.take(Watched::<ServiceCidr>::InitDone, None),
         };
-        events.into_iter().for_each(|event| self.tell(event));
+        events.into_iter().for_each(|change| self.tell(change.event));
         Ok(())
     }
 
@@ -348,10 +348,10 @@ impl Watch {
     fn begin(&mut self) {
         self.listing = true;
         let events = match self.kind {
-            Kind::Service => self.relist.take(Watched::<Service>::Init),
-            Kind::EndpointSlice => self.relist.take(Watched::<Slice>::Init),
-            Kind::Node => self.relist.take(Watched::<Node>::Init),
-            Kind::ServiceCidr => self.relist.take(Watched::<ServiceCidr>::Init),
+            Kind::Service => self.relist.take(Watched::<Service>::Init, None),
+            Kind::EndpointSlice => self.relist.take(Watched::<Slice>::Init, None),
+            Kind::Node => self.relist.take(Watched::<Node>::Init, None),
+            Kind::ServiceCidr => self.relist.take(Watched::<ServiceCidr>::Init, None),
         };
         assert_eq!(events, [], "the beginning of a list says nothing");
     }

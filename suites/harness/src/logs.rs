@@ -110,7 +110,8 @@ impl Logs {
 
     /// Datagrams without an answer that backends have logged all the same: the identity, by the nonce of the attempt.
     pub async fn reached(&self, attempts: &[Attempt]) -> Result<BTreeMap<String, String>, Halt> {
-        let is_datagram = |attempt: &&Attempt| matches!(attempt.transport, Transport::Udp | Transport::UdpConnected);
+        let is_datagram =
+            |attempt: &&Attempt| matches!(attempt.transport, Transport::Udp | Transport::UdpConnected);
         let silent: HashSet<&str> = attempts
             .iter()
             .filter(|attempt| is_silent(attempt))
@@ -121,7 +122,9 @@ impl Logs {
         let of_silent = lines
             .into_iter()
             .filter(|line| silent.contains(line.answer.nonce.as_str()));
-        Ok(of_silent.map(|line| (line.answer.nonce, line.answer.identity)).collect())
+        Ok(of_silent
+            .map(|line| (line.answer.nonce, line.answer.identity))
+            .collect())
     }
 
     /// What the backends have logged since the first of these attempts began: a line is written after that.

@@ -20,7 +20,7 @@ use kube::client::{Body, Client};
 use mutants::cut_unnoticed::{acting, mute_after_stop, unnoticing};
 use rand::{SeedableRng as _, rngs::StdRng};
 use reference_agent::{
-    feed::{Arrival, queue},
+    feed::queue,
     model::{Event, Slice},
     reflect::{STREAM_LIMIT, WATCH_LIMIT, reflect},
     reports::Reports,
@@ -99,9 +99,11 @@ async fn received(client: Client) -> BTreeSet<String> {
     ));
     let mut received = BTreeSet::new();
     let receive = async {
-        while let Some(Arrival { event, .. }) = arrivals.recv().await {
-            if let Event::SliceApplied(slice) = event {
-                received.insert(slice.name.to_string());
+        while let Some(arrival) = arrivals.recv().await {
+            for event in arrival.events() {
+                if let Event::SliceApplied(slice) = event {
+                    received.insert(slice.name.to_string());
+                }
             }
         }
     };

@@ -263,7 +263,8 @@ impl<'h> At<'_, 'h> {
             return false;
         };
         let mut serves = possible.iter().map(|state| &self.frontend.states[*state].serves);
-        serves.clone().any(|serves| serves.contains(identity)) && serves.any(|serves| !serves.contains(identity))
+        serves.clone().any(|serves| serves.contains(identity))
+            && serves.any(|serves| !serves.contains(identity))
     }
 
     /// Whether the backend saw another address than one of the client's own.

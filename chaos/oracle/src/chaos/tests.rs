@@ -141,7 +141,9 @@ fn a_datagram_to_an_endpoint_that_leaves_may_have_no_answer_and_no_other_may() {
     all.attempts = [90, 99, 101, 200].map(|at| attempt(at, None)).to_vec();
     for attempt in &mut all.attempts {
         attempt.transport = Transport::Udp;
-        attempt.outcome = Outcome::Timeout { stage: Stage::Receive };
+        attempt.outcome = Outcome::Timeout {
+            stage: Stage::Receive,
+        };
     }
     let reached = |by: &str| {
         let nonces = all.attempts.iter().map(|one| one.nonce.clone());
@@ -149,11 +151,19 @@ fn a_datagram_to_an_endpoint_that_leaves_may_have_no_answer_and_no_other_may() {
     };
     let (b1, b2) = (reached("b1"), reached("b2"));
     let unserved = |at: &[u64]| -> Vec<_> { at.iter().map(|at| (Broken::Unserved, *at)).collect() };
-    assert_eq!(broken(&all), unserved(&[90, 99, 101, 200]), "no backend has logged them");
+    assert_eq!(
+        broken(&all),
+        unserved(&[90, 99, 101, 200]),
+        "no backend has logged them"
+    );
     all.reached = b1;
     assert_eq!(broken(&all), unserved(&[90, 99, 101, 200]), "their backend stays");
     all.reached = b2;
-    assert_eq!(broken(&all), unserved(&[90, 200]), "from the write on, until it is late");
+    assert_eq!(
+        broken(&all),
+        unserved(&[90, 200]),
+        "from the write on, until it is late"
+    );
 }
 
 #[test]

@@ -28,7 +28,7 @@ use oracle::{
     finding::{Finding, Weight},
 };
 
-use super::schedule::{Fault, FaultKind};
+use super::schedule::{Fault, FaultKind, Schedule};
 
 /// Events that are late are so much.
 const DELAY: Duration = Duration::from_secs(5);
@@ -384,16 +384,33 @@ async fn restored(cx: &Context, place: &Place, device: &str) -> Result<String, H
     Ok(commands.join(" && "))
 }
 
+/// Gives devices what the programs of another owner need there, before anything is judged: while a device gets the queueing discipline
+/// that carries filters, the kernel takes its present one away (`dev_deactivate` in `qdisc_graft`), and loses what is sent. It stays when
+/// the programs go.
+pub async fn prepare(cx: &Context, schedule: &Schedule) -> Result<(), Halt> {
+    if !schedule
+        .faults()
+        .any(|(_, fault)| fault.kind == FaultKind::ProgramsForeign)
+    {
+        return Ok(());
+    }
+    for node in cx.nodes() {
+        attach_foreign(cx, &node).await?.heal().await?;
+    }
+    Ok(())
+}
+
+async fn attach_foreign(cx: &Context, node: &str) -> Result<ForeignPrograms, Halt> {
+    let address =
+        address(cx, |other| other == node).ok_or_else(|| Halt::Harness(format!("{node} has no address")))?;
+    Ok(ForeignPrograms::attach(cx.cluster(), node, &CONNECT, address, LONGEST).await?)
+}
+
 /// Attaches programs of another owner, which only count.
 async fn foreign(cx: &Context, nodes: &[String], lasts: Duration) -> Result<(), Halt> {
     let mut all = Vec::new();
     for node in nodes {
-        let address = address(cx, |other| other == node)
-            .ok_or_else(|| Halt::Harness(format!("{node} has no address")))?;
-        all.push((
-            node,
-            ForeignPrograms::attach(cx.cluster(), node, &CONNECT, address, LONGEST).await?,
-        ));
+        all.push((node, attach_foreign(cx, node).await?));
         cx.fault(&format!("programs of another owner on {node}"));
     }
     last(lasts).await;

@@ -26,7 +26,7 @@ use oracle::{
 };
 
 use super::{
-    faults::{Made, make},
+    faults::{Made, make, prepare},
     objects::{Dialled, Expected, Staged},
     schedule::{Action, Does, Schedule},
     world::World,
@@ -52,6 +52,7 @@ const ENOUGH: usize = 200;
 /// What kept it from being played to its end: then nothing is decided.
 pub async fn play(cx: &Context, schedule: &Schedule, brief: bool) -> Result<ChaosHistory, Halt> {
     cx.phase("staging: Services, slices and backends");
+    prepare(cx, schedule).await?;
     let mut staged = Staged::create(cx).await?;
     let within = Within::from_now(cx.limits().service);
     fence::pass(cx).await?;

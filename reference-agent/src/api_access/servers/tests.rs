@@ -144,7 +144,12 @@ async fn what_a_name_is_resolved_to_is_followed() {
     let servers = servers("https://localhost:6443", &[], None).await;
     let (sender, mut events) = feed::queue();
     let _feeding = tokio::spawn(servers.clone().feed().run(sender));
-    let mut told = async || match events.recv().await.expect("it goes on").event {
+    let mut told = async || match events
+        .recv()
+        .await
+        .and_then(|arrival| arrival.events().next())
+        .expect("it goes on")
+    {
         Event::ApiServers(addresses) => addresses,
         other => panic!("of API servers, found {other:?}"),
     };

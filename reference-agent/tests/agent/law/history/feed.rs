@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use reference_agent::{
+    feed::Change,
     model::Event,
     names::ObjectName,
     relist::{Object, Relist, Watched},
@@ -54,6 +55,10 @@ impl<T: Object + Clone> Feed<T> {
     }
 }
 
+fn events(changes: Vec<Change>) -> Vec<Event> {
+    changes.into_iter().map(|change| change.event).collect()
+}
+
 impl<T: Object + Clone> Watching for Feed<T> {
     fn is_idle(&self) -> bool {
         self.queue.is_empty()
@@ -75,13 +80,13 @@ impl<T: Object + Clone> Watching for Feed<T> {
             return Vec::new();
         };
         self.last = matches!(watched, Watched::Apply(_) | Watched::Delete(_)).then(|| watched.clone());
-        self.relist.take(watched)
+        events(self.relist.take(watched, None))
     }
 
     fn repeat(&mut self) -> Vec<Event> {
         self.last
             .clone()
-            .map_or_else(Vec::new, |watched| self.relist.take(watched))
+            .map_or_else(Vec::new, |watched| events(self.relist.take(watched, None)))
     }
 
     fn restart(&mut self) {
