@@ -41,7 +41,9 @@ pub fn simulated(kind: FaultKind) -> bool {
             | FaultKind::ProgramsForeign
             | FaultKind::ValuesOverwritten
             | FaultKind::AddressAdded
+            | FaultKind::AgentTwice
             | FaultKind::PacketsLost
+            | FaultKind::NodesApart
             | FaultKind::DeviceDown
             | FaultKind::PowerLost
     )

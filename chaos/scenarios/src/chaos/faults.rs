@@ -68,11 +68,14 @@ pub async fn available(cx: &Context) -> Result<BTreeSet<FaultKind>, Halt> {
         Some(node) if on_nodes => Found::on(cx.cluster(), node, EXPIRES).await?,
         _ => Found::default(),
     };
-    let (mut has_nft, mut has_ip) = (false, false);
+    let (mut has_nft, mut has_ip, mut has_nsenter) = (false, false, false);
     if let Some(node) = cx.nodes().into_iter().next().filter(|_| on_nodes) {
         let place = Place::Host { node };
         has_nft = output(cx, &place, "nft --version").await.is_ok();
         has_ip = output(cx, &place, "ip -V").await.is_ok();
+        has_nsenter = output(cx, &place, "nsenter --version && xargs --version")
+            .await
+            .is_ok();
     }
     // Elsewhere, what the suite does on a node goes by the device, too.
     let is_lab = cx.cluster().describe().provider == "lab";
@@ -92,6 +95,7 @@ pub async fn available(cx: &Context) -> Result<BTreeSet<FaultKind>, Halt> {
         | FaultKind::AgentDown
         | FaultKind::AgentFrozen
         | FaultKind::AgentCrashLoop => on_nodes,
+        FaultKind::AgentTwice => has_nsenter,
         FaultKind::AgentAfresh => has(Capability::AgentCleanup),
         FaultKind::PinsLost => has(Capability::AgentPins) && !found.pinned_maps.is_empty(),
         FaultKind::ProgramsLeft => has(Capability::AgentPins) && has_connect,
@@ -105,6 +109,7 @@ pub async fn available(cx: &Context) -> Result<BTreeSet<FaultKind>, Halt> {
         }
         FaultKind::AddressAdded => has_ip,
         FaultKind::PacketsLost => has_nft,
+        FaultKind::NodesApart => has_nft && has_ip && cx.nodes().len() > 1,
         FaultKind::DeviceDown => has_ip && is_lab && cx.nodes().len() > 1,
         FaultKind::PowerLost => has(Capability::PowerLoss),
     };
@@ -237,6 +242,11 @@ async fn on_nodes(cx: &Context, kind: FaultKind, nodes: &[String], lasts: Durati
             }
             Killed::kill(cx, nodes).await?.start(cx).await?;
         }
+        FaultKind::AgentTwice => {
+            for node in nodes {
+                twice(cx, node, lasts).await?;
+            }
+        }
         FaultKind::AgentAfresh => agents::start_afresh(cx, nodes).await?,
         FaultKind::PinsLost => {
             for node in nodes {
@@ -323,6 +333,17 @@ async fn changed(cx: &Context, kind: FaultKind, nodes: &[String], lasts: Duratio
                     restored(cx, &place, &device).await?,
                 ]
             }
+            FaultKind::NodesApart => {
+                let others = addresses_of_links(cx, node).await?.join(", ");
+                [
+                    format!(
+                        "nft add table {TABLE} && \
+                         nft 'add chain {TABLE} in {{ type filter hook prerouting priority -310 ; }}' && \
+                         nft 'add rule {TABLE} in ether saddr {{ {others} }} drop'"
+                    ),
+                    format!("nft delete table {TABLE}"),
+                ]
+            }
             _ => [
                 format!(
                     "nft add table {TABLE}\n\
@@ -361,6 +382,46 @@ async fn uplink(cx: &Context, node: &str) -> Result<String, Halt> {
         Some(device) => Ok(device.to_owned()),
         None => Err(Halt::Harness(format!("{node}: no device in {route:?}"))),
     }
+}
+
+/// The link-layer addresses of the other nodes' devices.
+async fn addresses_of_links(cx: &Context, node: &str) -> Result<Vec<String>, Halt> {
+    let mut all = Vec::new();
+    for other in cx.nodes().into_iter().filter(|other| other != node) {
+        let device = uplink(cx, &other).await?;
+        let place = Place::Host { node: other };
+        let address = output(cx, &place, &format!("cat /sys/class/net/{device}/address")).await?;
+        all.push(address.trim().to_owned());
+    }
+    Ok(all)
+}
+
+/// Starts the agent a second time, as it was started, and ends that after a while, if it has not ended by itself.
+async fn twice(cx: &Context, node: &str, lasts: Duration) -> Result<(), Halt> {
+    let state = cx.cluster().agents()?.state(node).await?;
+    let process = state.pid.ok_or_else(|| {
+        Halt::Harness(format!(
+            "expected a process of the agent of {node} to start a second time, found none"
+        ))
+    })?;
+    let place = Place::Host {
+        node: node.to_owned(),
+    };
+    // Its environment, its namespaces and its arguments. Whether it ends by itself, and how, is its own affair.
+    let seconds = lasts.as_secs().max(1);
+    let command = format!(
+        "xargs -0 -a /proc/{process}/environ sh -c 'tail -z -n +2 /proc/{process}/cmdline | env -i \"$@\" xargs -0 \
+         timeout --kill-after 2 {seconds} nsenter --target {process} --mount --net /proc/{process}/exe' sh 2>&1 \
+         | tail --lines 1"
+    );
+    let began = Instant::now();
+    let said = output(cx, &place, &command).await?;
+    let took = began.elapsed().as_secs_f64();
+    cx.fault(&format!(
+        "over: a second agent of {node}, which ended after {took:.1} s: {}",
+        said.trim()
+    ));
+    Ok(())
 }
 
 /// Commands that bring up a device again, with the addresses and routes that it has now: the kernel forgets routes by it, and

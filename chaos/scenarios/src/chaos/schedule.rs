@@ -224,6 +224,8 @@ pub enum FaultKind {
     AgentFrozen,
     /// The agent is killed again and again.
     AgentCrashLoop,
+    /// The agent is started a second time, beside itself.
+    AgentTwice,
     /// The agent starts without anything that it kept: stopped, cleaned up, started.
     AgentAfresh,
     /// The agent is killed, its pins are deleted, and it is started.
@@ -246,6 +248,8 @@ pub enum FaultKind {
     AddressAdded,
     /// The node drops one of twenty packets.
     PacketsLost,
+    /// The node gets nothing from the other nodes.
+    NodesApart,
     /// The node's device to the others is down.
     DeviceDown,
     /// The node has no power.
@@ -254,7 +258,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 30] = [
         Self::WatchesCut,
         Self::EventsDelayed,
         Self::EventsDropped,
@@ -270,6 +274,7 @@ impl FaultKind {
         Self::AgentDown,
         Self::AgentFrozen,
         Self::AgentCrashLoop,
+        Self::AgentTwice,
         Self::AgentAfresh,
         Self::PinsLost,
         Self::ProgramsLeft,
@@ -281,6 +286,7 @@ impl FaultKind {
         Self::ProgramsForeign,
         Self::AddressAdded,
         Self::PacketsLost,
+        Self::NodesApart,
         Self::DeviceDown,
         Self::PowerLost,
     ];
@@ -304,6 +310,7 @@ impl FaultKind {
             Self::AgentDown => "agent-down",
             Self::AgentFrozen => "agent-frozen",
             Self::AgentCrashLoop => "agent-crash-loop",
+            Self::AgentTwice => "agent-twice",
             Self::AgentAfresh => "agent-afresh",
             Self::PinsLost => "pins-lost",
             Self::ProgramsLeft => "programs-left",
@@ -315,6 +322,7 @@ impl FaultKind {
             Self::ProgramsForeign => "programs-foreign",
             Self::AddressAdded => "address-added",
             Self::PacketsLost => "packets-lost",
+            Self::NodesApart => "nodes-apart",
             Self::DeviceDown => "device-down",
             Self::PowerLost => "power-lost",
         }
@@ -339,6 +347,7 @@ impl FaultKind {
             Self::AgentDown => "the agent is stopped for a while",
             Self::AgentFrozen => "the agent's process stands still (SIGSTOP)",
             Self::AgentCrashLoop => "the agent is killed again and again",
+            Self::AgentTwice => "the agent is started a second time, beside itself",
             Self::AgentAfresh => "the agent is stopped, cleaned up and started",
             Self::PinsLost => "the agent is killed, its pins are deleted, and it is started",
             Self::ProgramsLeft => "programs of a former load stay attached beside a new agent's",
@@ -350,6 +359,7 @@ impl FaultKind {
             Self::ProgramsForeign => "programs of another owner are at the same hooks",
             Self::AddressAdded => "the node has one address more for a while",
             Self::PacketsLost => "one of twenty packets is dropped",
+            Self::NodesApart => "the node gets nothing from the other nodes for a while",
             Self::DeviceDown => "the node's device to the others is down for a while",
             Self::PowerLost => "the node has no power for a while",
         }
@@ -367,6 +377,7 @@ impl FaultKind {
             | Self::ValuesOverwritten
             | Self::ProgramsDetached
             | Self::PacketsLost
+            | Self::NodesApart
             | Self::DeviceDown
             | Self::PowerLost => Excuses::Lost,
             _ => Excuses::Late,
@@ -421,7 +432,10 @@ impl FaultKind {
     /// Whether clients of other nodes meet it, too: packets between theirs and this one are lost.
     #[must_use]
     pub fn is_of_links(self) -> bool {
-        matches!(self, Self::PacketsLost | Self::DeviceDown | Self::PowerLost)
+        matches!(
+            self,
+            Self::PacketsLost | Self::NodesApart | Self::DeviceDown | Self::PowerLost
+        )
     }
 }
 
