@@ -9,7 +9,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    hash::{DefaultHasher, Hash, Hasher as _},
+    hash::{BuildHasher as _, Hash, RandomState},
     time::SystemTime,
 };
 
@@ -113,8 +113,10 @@ impl Object for ServiceCidr {
 /// What has been passed on of one kind.
 #[derive(Debug, Default)]
 pub struct Relist {
-    /// A hash of each object by its name, among which two that differ have the same once in 2⁶⁴.
+    /// A hash of each object by its name.
     known: HashMap<ObjectName, u64>,
+    /// Has a random key, so that nobody who writes objects can choose two with one hash.
+    hasher: RandomState,
     /// Whether a list was complete.
     has_listed: bool,
     /// The current list.
@@ -142,7 +144,7 @@ impl Relist {
                 Vec::new()
             }
             Watched::InitApply(object) => {
-                let (name, hash) = (object.name(), hash(&object));
+                let (name, hash) = (object.name(), self.hasher.hash_one(&object));
                 let event = object.applied();
                 let change = Change { event, triggered };
                 if let Some(list) = &mut self.list {
@@ -158,7 +160,7 @@ impl Relist {
                 vec![change]
             }
             Watched::Apply(object) => {
-                self.known.insert(object.name(), hash(&object));
+                self.known.insert(object.name(), self.hasher.hash_one(&object));
                 let event = object.applied();
                 vec![Change { event, triggered }]
             }
@@ -187,12 +189,6 @@ impl Relist {
             }
         }
     }
-}
-
-fn hash(object: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    object.hash(&mut hasher);
-    hasher.finish()
 }
 
 #[cfg(test)]

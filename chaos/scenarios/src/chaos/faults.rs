@@ -407,19 +407,23 @@ async fn twice(cx: &Context, node: &str, lasts: Duration) -> Result<(), Halt> {
     let place = Place::Host {
         node: node.to_owned(),
     };
-    // Its environment, its namespaces and its arguments. Whether it ends by itself, and how, is its own affair.
+    // Its environment, its namespaces, its folder and its arguments, the first of which may decide what a program does. Whether it ends by
+    // itself, and how, is its own affair.
     let seconds = lasts.as_secs().max(1);
     let command = format!(
-        "xargs -0 -a /proc/{process}/environ sh -c 'tail -z -n +2 /proc/{process}/cmdline | env -i \"$@\" xargs -0 \
-         timeout --kill-after 2 {seconds} nsenter --target {process} --mount --net /proc/{process}/exe' sh 2>&1 \
+        "xargs -0 -a /proc/{process}/environ sh -c 'env -i \"$@\" xargs -0 -a /proc/{process}/cmdline \
+         timeout --kill-after 2 {seconds} nsenter --target {process} --mount --net --wd --' sh 2>&1 \
          | tail --lines 1"
     );
     let began = Instant::now();
     let said = output(cx, &place, &command).await?;
-    let took = began.elapsed().as_secs_f64();
+    let (took, said) = (began.elapsed().as_secs_f64(), said.trim());
+    let starters = ["xargs: ", "env: ", "timeout: ", "nsenter: "];
+    if starters.iter().any(|starter| said.starts_with(starter)) {
+        return Err(not_witnessed(FaultKind::AgentTwice, node, said));
+    }
     cx.fault(&format!(
-        "over: a second agent of {node}, which ended after {took:.1} s: {}",
-        said.trim()
+        "over: a second agent of {node}, which ended after {took:.1} s: {said}"
     ));
     Ok(())
 }
