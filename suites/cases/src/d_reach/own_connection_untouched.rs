@@ -50,8 +50,6 @@ pub(crate) const CASE: Case = Case {
 };
 
 const TARGET: u16 = 8080;
-/// Ports of the servers: no node ports, and none that kernels assign to clients.
-const SERVED: u16 = 28_080;
 /// Sockets to each of two servers; each has a port of its own.
 const TRANSPORTS: [Transport; 3] = [Transport::Tcp, Transport::Udp, Transport::UdpConnected];
 
@@ -62,7 +60,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     cx.phase("staging: servers outside and on nodes, Services with node ports");
     let namespace = cx.namespace().await?;
     let backends = frontends::serving(cx, &namespace, &["b"], &[TARGET], &[TARGET]).await?;
-    let servers = Servers::start(cx, &namespace, SERVED).await?;
+    let servers = Servers::start(cx, &namespace, cx.host_port()).await?;
     let outside: Vec<Client> = cx.clients().outside().into_iter().collect();
     let (mut before, mut after) = (Vec::new(), Vec::new());
     let (mut given_back, mut node_ports) = (Vec::new(), Vec::new());

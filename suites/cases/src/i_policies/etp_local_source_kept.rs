@@ -37,7 +37,7 @@ pub(crate) const CASE: Case = Case {
     manifest: include_str!("policies.yaml"),
     longest: Duration::from_secs(240),
     takes_at_least: Duration::ZERO,
-    run: |cx| Box::pin(run(cx, Kind::NodePorts, SERVED)),
+    run: |cx| Box::pin(run(cx, Kind::NodePorts)),
 };
 pub(crate) const LB: Case = Case {
     id: "etp-local-source-kept-lb",
@@ -52,15 +52,11 @@ pub(crate) const LB: Case = Case {
         ],
         ..CASE.needs
     },
-    run: |cx| Box::pin(run(cx, Kind::LoadBalancer, SERVED_LB)),
+    run: |cx| Box::pin(run(cx, Kind::LoadBalancer)),
     ..CASE
 };
 
-/// Ports of the servers on hosts, one for each case: no node ports, and none that kernels assign to clients.
-const SERVED: u16 = 28_190;
-const SERVED_LB: u16 = 28_191;
-
-async fn run(cx: &Context, kind: Kind, served: u16) -> Result<(), Halt> {
+async fn run(cx: &Context, kind: Kind) -> Result<(), Halt> {
     cx.phase("staging: a Service with externalTrafficPolicy Local, and a twin without");
     let rows = [
         (TWIN, Policies::CLUSTER, On::EveryNode),
@@ -77,7 +73,7 @@ async fn run(cx: &Context, kind: Kind, served: u16) -> Result<(), Halt> {
     let twin = vantages.only(|target| target.name.starts_with(TWIN));
     twin.control(cx, "a twin with policy Cluster serves", within)
         .await?;
-    let servers = Servers::start(cx, services[0].namespace(), served).await?;
+    let servers = Servers::start(cx, services[0].namespace(), cx.host_port()).await?;
     let mut own = Vec::new();
     for client in &outside {
         for family in cx.families() {
