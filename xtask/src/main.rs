@@ -18,7 +18,7 @@
 //! | `miri` | the pure crates under Miri, both byte orders |
 //! | `docs` | the documentation: pages that are generated, links and commands that are checked, the book |
 //! | `lint`, `tidy`, `workflows` | formatting, clippy, dependencies, the rules of the layout and of workflows |
-//! | `soak` | random histories by the million |
+//! | `soak` | random histories by the million, the suite by the dozen |
 //! | `steps` | runs, times and names commands |
 
 mod bench;
@@ -80,7 +80,7 @@ enum Command {
     Dist(dist::Arguments),
     /// Measure the costs of the datapath, or of the agent
     Bench(bench::Args),
-    /// Run by the million what tests run by the thousand; failures are shrunk and can be replayed by their seed
+    /// Run by the million what tests run by the thousand, and the suite by the dozen; failures can be replayed by their seed
     Soak(soak::Args),
     /// Run the tests of the pure crates under Miri, on both byte orders (needs a nightly toolchain with miri)
     Miri,

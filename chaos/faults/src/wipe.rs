@@ -1,4 +1,4 @@
-//! What an implementation has on a node, removed or overwritten by a third party: `plumbline node wipe`.
+//! What an implementation has on a node, removed, overwritten or crowded out by a third party: `plumbline node wipe`.
 //!
 //! Nothing undoes it: the implementation must. Rules go with their tables, of which those that were there before it are
 //! never given.
@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, path::PathBuf, process::Command};
 
 use cluster::Cluster;
 use doctor::{Evicted, Scope, evict, inventory};
-use lb_loader::{empty_map_by_id, zero_map_by_id};
+use lb_loader::{empty_map_by_id, fill_map_by_id, zero_map_by_id};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -29,6 +29,8 @@ pub enum Wiped<'a> {
     Entries,
     /// The values of maps of these programs are filled with zeros.
     Values,
+    /// Hash maps of these programs get entries of no meaning until they are full; their own stay.
+    Room,
     /// Tables of nftables, each by its family and name.
     Tables(&'a [String]),
 }
@@ -48,12 +50,15 @@ pub struct Arguments {
     /// Fill the values of maps with zeros
     #[arg(long)]
     values: bool,
+    /// Fill hash maps up with entries of no meaning
+    #[arg(long)]
+    room: bool,
     /// A table of nftables to delete, such as 'ip nat'
     #[arg(long, value_name = "FAMILY NAME")]
     table: Vec<String>,
 }
 
-/// How much was removed or overwritten.
+/// How much was removed, overwritten or put.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Removed(pub usize);
 
@@ -69,6 +74,7 @@ impl Removed {
             Wiped::Programs => arguments.push("--programs"),
             Wiped::Entries => arguments.push("--entries"),
             Wiped::Values => arguments.push("--values"),
+            Wiped::Room => arguments.push("--room"),
             Wiped::Tables(tables) => arguments.extend(tables.iter().flat_map(|table| ["--table", &**table])),
         }
         commands::plumbline(cluster, node, &arguments).await
@@ -90,7 +96,8 @@ pub fn wipe(arguments: &Arguments) -> Result<Removed, String> {
             Err(error) => return Err(format!("can't start nft: {error}")),
         }
     }
-    if !arguments.programs && !arguments.entries && !arguments.values {
+    let of_maps = arguments.entries || arguments.values || arguments.room;
+    if !arguments.programs && !of_maps {
         return Ok(Removed(removed));
     }
     let scope = Scope {
@@ -100,7 +107,7 @@ pub fn wipe(arguments: &Arguments) -> Result<Removed, String> {
     };
     let mut found = inventory(&scope).map_err(message)?.attachments;
     found.retain(|found| kind(found, &arguments.cgroup).is_some());
-    if arguments.entries || arguments.values {
+    if of_maps {
         let maps: BTreeMap<u32, u32> = found
             .iter()
             .flat_map(|found| &found.program.maps)
@@ -112,6 +119,9 @@ pub fn wipe(arguments: &Arguments) -> Result<Removed, String> {
             }
             if arguments.entries && KEEPING.contains(&map_type) && map_type != MAPS_IN_HASH {
                 removed += empty_map_by_id(id).map_err(message)?;
+            }
+            if arguments.room {
+                removed += fill_map_by_id(id).map_err(message)?;
             }
         }
     }

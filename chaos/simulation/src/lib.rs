@@ -40,6 +40,7 @@ pub fn simulated(kind: FaultKind) -> bool {
             | FaultKind::ProgramsDetached
             | FaultKind::ProgramsForeign
             | FaultKind::ValuesOverwritten
+            | FaultKind::MapsFull
             | FaultKind::AddressAdded
             | FaultKind::AgentTwice
             | FaultKind::PacketsLost

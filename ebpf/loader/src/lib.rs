@@ -83,8 +83,8 @@ mod verify;
 #[cfg(feature = "testing")]
 pub use self::testing::{
     CraftedHook, CraftedKind, CraftedMap, Geometry, Offload, PacketSocket, Wired, attach_xdp_link, empty_map,
-    empty_map_by_id, instruction, load_crafted, load_misleading, load_passing, load_tail_calling, put_pinned,
-    zero_map_by_id,
+    empty_map_by_id, fill_map_by_id, instruction, load_crafted, load_misleading, load_passing,
+    load_tail_calling, put_pinned, zero_map_by_id,
 };
 pub use self::{
     attachment::{Attachment, Ownership, attach_legacy, attach_link, detach_legacy, programs_attached},

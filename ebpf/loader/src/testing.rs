@@ -406,6 +406,47 @@ pub fn zero_map_by_id(id: u32) -> Result<usize, LoaderError> {
     Ok(changed)
 }
 
+/// Puts entries with zeros under keys of no meaning into a hash map, by its id, until it has room for no more. Returns how many: 0
+/// if the map is of another type, or frozen (`BPF_MAP_FREEZE`).
+///
+/// # Errors
+/// There is no such map, or it can't be written for another reason.
+pub fn fill_map_by_id(id: u32) -> Result<usize, LoaderError> {
+    /// `BPF_MAP_TYPE_HASH`.
+    const HASH: u32 = 1;
+    /// Odd, so that multiplication gives each number another key: 2⁶⁴ divided by the golden ratio.
+    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let failed = || LoaderError::kernel(format!("fill map {id}"));
+    let fd = sys::map::open(id, 0).map_err(failed())?;
+    let layout = sys::map::describe(fd.as_fd()).map_err(failed())?.layout;
+    if layout.map_type != HASH {
+        return Ok(0);
+    }
+    let zeros = vec![0_u8; bytes_of_value(layout)?];
+    let mut key = vec![0_u8; usize::try_from(layout.key_size).unwrap_or(usize::MAX)];
+    let mut value = zeros.clone();
+    let mut put = 0;
+    // Some keys may be there, of short ones.
+    for number in 1..=u64::from(layout.max_entries) * 2 {
+        let bytes = number.wrapping_mul(SPREAD).to_be_bytes();
+        key.iter_mut()
+            .zip(bytes.iter().cycle())
+            .for_each(|(to, from)| *to = *from);
+        // SAFETY: a key of the map's size, and room for a value.
+        if unsafe { sys::map::lookup(fd.as_fd(), key.as_ptr(), value.as_mut_ptr()) }.map_err(failed())? {
+            continue;
+        }
+        // SAFETY: key and value have the map's sizes.
+        match unsafe { sys::map::update(fd.as_fd(), key.as_ptr(), zeros.as_ptr()) } {
+            Ok(()) => put += 1,
+            Err(error) if error.raw_os_error() == Some(libc::E2BIG) => break,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(0),
+            Err(error) => return Err(failed()(error)),
+        }
+    }
+    Ok(put)
+}
+
 fn empty(fd: &OwnedFd) -> io::Result<usize> {
     let layout = sys::map::describe(fd.as_fd())?.layout;
     let mut key = vec![0_u8; usize::try_from(layout.key_size).unwrap_or(usize::MAX)];

@@ -19,7 +19,7 @@ use crate::{
     host::HostWatch,
     ledger::{Origin, Subject},
     maglev::Scale,
-    maps::Map,
+    maps::{Map, MapError},
     model::{Event, Kind, Model, ServiceRanges},
     names::ObjectName,
     pod_network::{self, Plans},
@@ -65,14 +65,39 @@ pub(super) struct Audits {
     next: Instant,
     /// The map that was compared last, as an index of [`Map::ALL`].
     last: usize,
+    /// So many more follow at the shortest pause: every map once after the last finding.
+    again: usize,
 }
 
 impl Audits {
-    /// All maps within `interval`, one after the other, so that no audit delays events for long.
+    /// All maps within `interval`, one after the other, so that no audit delays events for long. After a finding the maps follow each other
+    /// at the shortest pause until all of them are as they should be: what changes one map changes others, what is foreign goes when
+    /// all have been compared, and what it kept out follows then.
     pub(super) fn new(interval: Duration, now: Instant) -> Self {
         let every = interval / u32::try_from(Map::ALL.len()).unwrap_or(1);
         let next = now + every;
-        Self { every, next, last: 0 }
+        let (last, again) = (0, 0);
+        Self {
+            every,
+            next,
+            last,
+            again,
+        }
+    }
+
+    /// When the next one follows on one that has found a difference, or none.
+    fn follow(&mut self, now: Instant, found: bool) {
+        self.again = if found {
+            Map::ALL.len()
+        } else {
+            self.again.saturating_sub(1)
+        };
+        let pause = if self.again > 0 {
+            IDLE.min(self.every)
+        } else {
+            self.every
+        };
+        self.next = now + pause;
     }
 }
 
@@ -243,9 +268,13 @@ impl<B: DesiredState, D: Datapath> Rounds<B, D> {
         if now < self.audits.next || !self.control.synced() {
             return;
         }
-        self.audits.next = now + self.audits.every;
         let begin = Instant::now();
         let audited = self.control.audit();
+        let found = match &audited {
+            Ok(drift) => drift.missing + drift.wrong + drift.foreign > 0,
+            Err(error) => matches!(error, MapError::Full { .. }),
+        };
+        self.audits.follow(now, found);
         let metrics = &self.reports.metrics;
         metrics.audit.observe(begin.elapsed().as_secs_f64());
         let Drift {
@@ -272,9 +301,7 @@ impl<B: DesiredState, D: Datapath> Rounds<B, D> {
                 .at([map.name(), what])
                 .inc_by(u64::try_from(count).unwrap_or(u64::MAX));
         }
-        if missing + wrong + foreign > 0 {
-            // What was left there, and the other maps, which may be as wrong.
-            self.audits.next = now + IDLE.min(self.audits.every);
+        if found {
             let map = map.name();
             tracing::warn!(
                 map,

@@ -68,43 +68,44 @@ impl Audit {
 
     fn compare<M: LbMaps>(&mut self, map: Map, shadow: &mut Shadow<M>) -> Result<Drift, MapError> {
         let found = shadow.maps().contents_of(map)?;
+        // What is foreign is noted before anything is put: what fills a map has to go where nothing can be put any more.
         match map {
             Map::Backends => {
                 let difference = compare(found.backends, shadow.backends(), |id| shadow.has_backend(*id));
                 let drift = difference.drift(map);
+                self.foreign.backends = difference.foreign;
                 shadow.restore_backends(&difference.missing)?;
                 for (id, value) in difference.wrong.into_iter().take(WRONG_LIMIT) {
                     shadow.correct_backend(id, value)?;
                 }
-                self.foreign.backends = difference.foreign;
                 Ok(drift)
             }
             Map::Slots => {
                 let difference = compare(found.slots, shadow.slots(), |key| shadow.is_slot_to_delete(key));
                 let drift = difference.drift(map);
+                self.foreign.slots = difference.foreign;
                 shadow.restore_slots(&difference.missing)?;
                 for (key, backend) in difference.wrong.into_iter().take(WRONG_LIMIT) {
                     shadow.correct_slot(key, backend)?;
                 }
-                self.foreign.slots = difference.foreign;
                 Ok(drift)
             }
             Map::Services => {
                 let difference = compare(found.services, shadow.services(), |id| shadow.has_service(*id));
                 let drift = difference.drift(map);
+                self.foreign.services = difference.foreign;
                 for (id, value) in difference.missing.into_iter().chain(difference.wrong) {
                     shadow.correct_service(id, value)?;
                 }
-                self.foreign.services = difference.foreign;
                 Ok(drift)
             }
             Map::Kept => {
                 let difference = compare(found.kept, shadow.kept(), |_| false);
                 let drift = difference.drift(map);
+                self.foreign.kept = difference.foreign;
                 for (id, value) in difference.missing.into_iter().chain(difference.wrong) {
                     shadow.correct_kept(id, value)?;
                 }
-                self.foreign.kept = difference.foreign;
                 Ok(drift)
             }
             Map::Sources => {
@@ -112,30 +113,30 @@ impl Audit {
                     shadow.is_source_to_delete(key)
                 });
                 let drift = difference.drift(map);
+                self.foreign.sources = difference.foreign;
                 for (key, _) in difference.missing.into_iter().chain(difference.wrong) {
                     shadow.correct_source(key)?;
                 }
-                self.foreign.sources = difference.foreign;
                 Ok(drift)
             }
             Map::Addresses => {
                 let difference = compare(found.addresses, shadow.addresses(), |_| false);
                 let drift = difference.drift(map);
+                self.foreign.addresses = difference.foreign;
                 let wrong = difference.wrong.into_iter().take(WRONG_LIMIT);
                 for (address, flags) in difference.missing.into_iter().chain(wrong) {
                     shadow.put_address(address, flags)?;
                 }
-                self.foreign.addresses = difference.foreign;
                 Ok(drift)
             }
             Map::Frontends => {
                 let difference = compare(found.frontends, shadow.frontends(), |_| false);
                 let drift = difference.drift(map);
+                self.foreign.frontends = difference.foreign;
                 shadow.restore_frontends(&difference.missing)?;
                 for frontend in difference.wrong.into_iter().take(WRONG_LIMIT) {
                     shadow.correct_frontend(frontend)?;
                 }
-                self.foreign.frontends = difference.foreign;
                 Ok(drift)
             }
         }

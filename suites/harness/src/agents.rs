@@ -96,7 +96,7 @@ impl Killed {
         for (node, before) in new {
             let what = format!("the agent of {node} is ready again");
             match ready(cx, &node, &before, within).await? {
-                Some(ready) => cx.record_delay(&what, ready.duration_since(within.since)),
+                Some(ready) => cx.record_delay(&what, ready.duration_since(within.since), within.limit),
                 None => cx.record(&what, format!("not within {:?}", within.limit)),
             }
         }

@@ -31,7 +31,7 @@ use crate::{
     own_services::{OwnServices, backend_pod},
     pods::{self, Backend, Ports, pod},
     rate_turns::Turns,
-    record::Record,
+    record::{Delay, Record},
     report::Needed,
     reused_flows::KnownFlows,
     time_spent::{Activity, Clock},
@@ -344,9 +344,10 @@ impl Context {
         self.record.value(name, value.into());
     }
 
-    /// Records how long a change took; of several of one name the longest is reported.
-    pub fn record_delay(&self, name: &str, took: Duration) {
-        self.record.delay(name, took);
+    /// Records how long a change took, and how long it might; of several of one name the one that came nearest to its limit
+    /// is reported.
+    pub fn record_delay(&self, name: &str, took: Duration, limit: Duration) {
+        self.record.delay(name, Delay { took, limit });
     }
 
     /// Records what a recovery needed.

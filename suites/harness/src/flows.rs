@@ -207,7 +207,7 @@ impl Flows {
             .filter(|attempt| flow::key(attempt).is_none_or(|key| !leaving.contains(&key)))
             .collect();
         let targets: Vec<Destination> = opened.iter().flat_map(|one| one.targets.clone()).collect();
-        let logs = cx.logs().if_needed(&targets, &attempts).await?;
+        let logs = cx.logs().in_the_end(&targets, &attempts).await?;
         let observed = Observed::new(&attempts, &logs, cx.limits().times());
         let mut undecided = Vec::new();
         let each = opened.iter().flat_map(|one| {
@@ -300,7 +300,7 @@ impl Flows {
         for axis in now.iter().map(|target| &target.axis) {
             if !outside.contains_key(axis) {
                 let took = from_us.saturating_sub(us(within.since));
-                cx.record_delay(axis, Duration::from_micros(took));
+                cx.record_delay(axis, Duration::from_micros(took), within.limit);
             }
         }
         let hold = cx.limits().hold;
@@ -329,14 +329,14 @@ impl Flows {
         within: Within,
     ) -> Result<(u64, BTreeMap<String, Vec<Finding>>), Halt> {
         loop {
-            let began = Instant::now();
+            let (began, is_last) = (Instant::now(), within.is_over());
             let (mut from_us, mut outside) = (us(within.since), BTreeMap::<_, Vec<Finding>>::new());
             for opened in &self.0 {
                 let targets = open_targets(cx, &opened.of(now));
                 let attempts = flow::last(&opened.since(us(within.since), &targets), LAST);
                 let first = attempts.iter().map(|attempt| attempt.start_us).max();
                 from_us = from_us.max(first.unwrap_or_default());
-                let logs = cx.logs().if_needed(&targets, &attempts).await?;
+                let logs = cx.logs().at_a_look(is_last, &targets, &attempts).await?;
                 let observed = Observed::new(&attempts, &logs, cx.limits().times());
                 for target in &targets {
                     for (client, flows) in &opened.clients {
@@ -352,7 +352,7 @@ impl Flows {
                 // Whenever they were looked at, those that began after the limit decide.
                 return Ok((from_us.min(us(within.since + within.limit)), outside));
             }
-            if within.is_over() {
+            if is_last {
                 return Ok((now_us(), outside));
             }
             has_lasted(began, LOOK.max(within.since.elapsed().mul_f64(PATIENCE))).await;

@@ -45,7 +45,7 @@ pub async fn judge(
     let attempts = try_join_all(made).await?.concat();
     let logs = cx
         .logs()
-        .if_needed(std::slice::from_ref(target), &attempts)
+        .in_the_end(std::slice::from_ref(target), &attempts)
         .await?;
     let observed = Observed::new(&attempts, &logs, cx.limits().times());
     let mut findings = Vec::new();

@@ -71,7 +71,9 @@ pub async fn judge(
         let (found, attempts) = look(cx, client, checks).await?;
         if found.iter().all(|(_, findings)| findings.is_empty()) {
             let took = began.saturating_duration_since(within.since);
-            found.iter().for_each(|(axis, _)| cx.record_delay(axis, took));
+            found
+                .iter()
+                .for_each(|(axis, _)| cx.record_delay(axis, took, within.limit));
             judged(cx, found);
             // Its body is an implementation's own; other answers are in the history.
             let is_ok = |attempt: &&Attempt| status(&attempt.outcome) == Some(200);

@@ -93,12 +93,23 @@ impl Sockets {
         which: Which,
         shows: Shows,
     ) -> Result<(Vec<Attempt>, Vec<Finding>), Halt> {
+        self.look(cx, target, which, shows, true).await
+    }
+
+    async fn look(
+        &mut self,
+        cx: &Context,
+        target: &Destination,
+        which: Which,
+        shows: Shows,
+        is_last: bool,
+    ) -> Result<(Vec<Attempt>, Vec<Finding>), Halt> {
         let round = round(cx, target, which);
         let rounds = self.0.iter_mut().map(|one| one.make(&round));
         let attempts = try_join_all(rounds).await?.concat();
         let logs = cx
             .logs()
-            .if_needed(std::slice::from_ref(target), &attempts)
+            .at_a_look(is_last, std::slice::from_ref(target), &attempts)
             .await?;
         let observed = Observed::new(&attempts, &logs, cx.limits().times());
         let mut findings = Vec::new();
@@ -126,10 +137,13 @@ impl Sockets {
         let all = Which::Oldest(fewest);
         let mut looks = Looks::within(within);
         loop {
-            let (_, findings) = self.exchange(cx, target, all, shows).await?;
-            if findings.is_empty() || !looks.again().await {
+            let is_last = within.is_over();
+            let (_, findings) = self.look(cx, target, all, shows, is_last).await?;
+            if findings.is_empty() || is_last {
                 return Ok(findings);
             }
+            // When this says that the time is over, one more look is the last.
+            let _: bool = looks.again().await;
         }
     }
 }

@@ -168,12 +168,22 @@ impl Logs {
         }
     }
 
-    /// That nothing else was reached is decided by the logs of backends, and so is whose a timeout is.
-    pub(crate) async fn if_needed(
+    /// For a look at what comes to be: [`Logs::in_the_end`] if it is the last one, whose findings decide, and otherwise as the logs are.
+    pub(crate) async fn at_a_look(
         &self,
+        is_last: bool,
         targets: &[Destination],
         attempts: &[Attempt],
     ) -> Result<Vec<Served>, Halt> {
+        if is_last {
+            return self.in_the_end(targets, attempts).await;
+        }
+        self.if_needed(targets, attempts).await
+    }
+
+    /// That nothing else was reached is decided by the logs of backends, and so is whose a timeout is: not of the last look, as a
+    /// backend that is behind has not logged yet what it takes up late.
+    async fn if_needed(&self, targets: &[Destination], attempts: &[Attempt]) -> Result<Vec<Served>, Halt> {
         let mut permitted = targets.iter().map(|target| &target.permitted);
         if permitted.any(Permitted::is_decided_by_logs) || attempts.iter().any(is_silent) {
             return self.since(attempts).await;

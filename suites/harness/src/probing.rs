@@ -130,7 +130,7 @@ async fn must_settle(
     let _spent = cx.clock().during(Activity::Control);
     let settled = settle_all(cx, groups, within).await?;
     if let Some(took) = settled.took() {
-        cx.record_delay(what, took);
+        cx.record_delay(what, took, settled.limit);
     }
     require(cx, &format!("{otherwise} ({what})"), settled);
     any_open(cx, groups.iter().flat_map(|(_, targets)| targets))
@@ -151,7 +151,7 @@ pub fn require(cx: &Context, what: &str, settled: Settled) {
 /// Records how long a change took to be seen, for the axes that settled.
 pub fn record_settled(cx: &Context, settled: &Settled) {
     for axis in &settled.settled {
-        cx.record_delay(axis, settled.took);
+        cx.record_delay(axis, settled.took, settled.limit);
     }
 }
 
@@ -403,7 +403,8 @@ pub(crate) async fn settle_all(cx: &Context, groups: &[Vantage], within: Within)
         let attempts = attempts.concat();
         let took = began.saturating_duration_since(within.since);
         cx.known_flows().add(&attempts);
-        let logs = cx.logs().if_needed(&targets, &attempts).await?;
+        let is_last = within.is_over();
+        let logs = cx.logs().at_a_look(is_last, &targets, &attempts).await?;
         let observed = Observed::new(&attempts, &logs, cx.limits().times());
         record_foreign(cx, &targets, &attempts);
         let mut open: BTreeMap<String, Vec<Finding>> = BTreeMap::new();
@@ -418,7 +419,7 @@ pub(crate) async fn settle_all(cx: &Context, groups: &[Vantage], within: Within)
         }
         outside.retain(|(_, targets)| !targets.is_empty());
         open.retain(|_, findings| !findings.is_empty());
-        if outside.is_empty() || within.is_over() {
+        if outside.is_empty() || is_last {
             let settled = targets
                 .iter()
                 .map(|target| target.axis.clone())

@@ -2,17 +2,43 @@
 
 use std::{
     collections::BTreeMap,
+    fmt::{self, Display, Formatter},
     sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use crate::report::Needed;
 
+/// How long a change took, and how long it might.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Delay {
+    /// From the write, or the start of an agent, to what had to come of it.
+    pub(crate) took: Duration,
+    /// The limit of the verdict, the control or the witness.
+    pub(crate) limit: Duration,
+}
+
+impl Delay {
+    /// The share of its limit that it took; 1 of none.
+    fn share(self) -> f64 {
+        if self.limit.is_zero() {
+            return 1.0;
+        }
+        self.took.div_duration_f64(self.limit)
+    }
+}
+
+impl Display for Delay {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} ms", self.took.as_millis(), self.limit.as_millis())
+    }
+}
+
 /// All of one case.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     values: Mutex<BTreeMap<String, String>>,
-    delays: Mutex<BTreeMap<String, Duration>>,
+    delays: Mutex<BTreeMap<String, Delay>>,
     recoveries: Mutex<Vec<Needed>>,
 }
 
@@ -23,11 +49,13 @@ impl Record {
         values.insert(name.to_owned(), value);
     }
 
-    /// How long a change took; of several of one name the longest is reported.
-    pub(crate) fn delay(&self, name: &str, took: Duration) {
+    /// How long a change took; of several of one name the one that came nearest to its limit is reported.
+    pub(crate) fn delay(&self, name: &str, delay: Delay) {
         let mut delays = self.delays.lock().unwrap_or_else(PoisonError::into_inner);
-        let longest = delays.entry(name.to_owned()).or_default();
-        *longest = took.max(*longest);
+        let nearest = delays.entry(name.to_owned()).or_insert(delay);
+        if delay.share() > nearest.share() {
+            *nearest = delay;
+        }
     }
 
     /// What a recovery needed.
@@ -39,11 +67,8 @@ impl Record {
     /// All values and delays, by name.
     pub(crate) fn all(&self) -> BTreeMap<String, String> {
         let mut all = self.values.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for (name, took) in &*self.delays.lock().unwrap_or_else(PoisonError::into_inner) {
-            all.insert(
-                format!("delay at most: {name}"),
-                format!("{} ms", took.as_millis()),
-            );
+        for (name, delay) in &*self.delays.lock().unwrap_or_else(PoisonError::into_inner) {
+            all.insert(format!("delay at most: {name}"), delay.to_string());
         }
         all
     }
@@ -62,14 +87,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_several_delays_of_one_name_the_longest_is_reported() {
+    fn of_several_delays_of_one_name_the_nearest_to_its_limit_is_reported() {
         let record = Record::default();
-        for milliseconds in [20, 30, 10] {
-            record.delay("served", Duration::from_millis(milliseconds));
+        for (took, limit) in [(20, 100), (30, 90), (31, 1000)] {
+            let (took, limit) = (Duration::from_millis(took), Duration::from_millis(limit));
+            record.delay("served", Delay { took, limit });
         }
         record.value("errno", "ECONNREFUSED".to_owned());
-        let expected = [("delay at most: served", "30 ms"), ("errno", "ECONNREFUSED")]
-            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let expected = [
+            ("delay at most: served", "30 of 90 ms"),
+            ("errno", "ECONNREFUSED"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(record.all(), expected.into());
     }
 }

@@ -113,7 +113,7 @@ pub(crate) async fn takes_effect_for_all(
     let groups: Vec<Vantage> = groups.iter().map(permitted).collect();
     let settled = settle_all(cx, &groups, within).await?;
     if let Some(took) = settled.took() {
-        cx.record_delay(what, took);
+        cx.record_delay(what, took, settled.limit());
     }
     must_hold(cx, effect, what, settled);
     any_open(cx, groups.iter().flat_map(|(_, targets)| targets))

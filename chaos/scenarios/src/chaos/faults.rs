@@ -101,7 +101,9 @@ pub async fn available(cx: &Context) -> Result<BTreeSet<FaultKind>, Halt> {
         FaultKind::ProgramsLeft => has(Capability::AgentPins) && has_connect,
         FaultKind::WritesFail => has(Capability::WriteFailures),
         FaultKind::EntriesWiped => has(Capability::Baseline) && found.added.has("maps"),
-        FaultKind::ValuesOverwritten => has(Capability::Baseline) && found.added.has("maps"),
+        FaultKind::ValuesOverwritten | FaultKind::MapsFull => {
+            has(Capability::Baseline) && found.added.has("maps")
+        }
         FaultKind::ProgramsDetached => has(Capability::Baseline) && found.added.has_programs(),
         FaultKind::ProgramsForeign => on_nodes,
         FaultKind::AgentOtherMode => {
@@ -272,10 +274,14 @@ async fn on_nodes(cx: &Context, kind: FaultKind, nodes: &[String], lasts: Durati
                 other_mode(cx, node, lasts).await?;
             }
         }
-        FaultKind::EntriesWiped | FaultKind::ValuesOverwritten | FaultKind::ProgramsDetached => {
+        FaultKind::EntriesWiped
+        | FaultKind::ValuesOverwritten
+        | FaultKind::MapsFull
+        | FaultKind::ProgramsDetached => {
             let what = match kind {
                 FaultKind::EntriesWiped => Wiped::Entries,
                 FaultKind::ValuesOverwritten => Wiped::Values,
+                FaultKind::MapsFull => Wiped::Room,
                 _ => Wiped::Programs,
             };
             for node in nodes {
@@ -285,7 +291,7 @@ async fn on_nodes(cx: &Context, kind: FaultKind, nodes: &[String], lasts: Durati
                     return Err(not_witnessed(
                         kind,
                         node,
-                        "its maps or programs were empty or gone",
+                        "its maps were empty or full, or its programs gone",
                     ));
                 }
             }

@@ -279,7 +279,7 @@ fn verdict(cx: &Context, history: &ChaosHistory) {
     cx.record("failed while a fault excuses that", outside.excused.to_string());
     for disturbance in &history.disturbances {
         let took = disturbance.until_us.saturating_sub(disturbance.from_us);
-        cx.record_delay(&disturbance.what, Duration::from_micros(took));
+        cx.record(&disturbance.what, format!("{} ms", took / 1000));
     }
     if outside.judged < ENOUGH {
         let why = format!("{} attempts decide something, and {ENOUGH} must", outside.judged);

@@ -240,6 +240,8 @@ pub enum FaultKind {
     EntriesWiped,
     /// The values in the agent's maps are filled with zeros.
     ValuesOverwritten,
+    /// The agent's maps are full of entries that are not its own.
+    MapsFull,
     /// The agent's programs are detached.
     ProgramsDetached,
     /// Programs of another owner, which change nothing, are at the same hooks.
@@ -258,7 +260,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// All of them.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::WatchesCut,
         Self::EventsDelayed,
         Self::EventsDropped,
@@ -282,6 +284,7 @@ impl FaultKind {
         Self::WritesFail,
         Self::EntriesWiped,
         Self::ValuesOverwritten,
+        Self::MapsFull,
         Self::ProgramsDetached,
         Self::ProgramsForeign,
         Self::AddressAdded,
@@ -318,6 +321,7 @@ impl FaultKind {
             Self::WritesFail => "writes-fail",
             Self::EntriesWiped => "entries-wiped",
             Self::ValuesOverwritten => "values-overwritten",
+            Self::MapsFull => "maps-full",
             Self::ProgramsDetached => "programs-detached",
             Self::ProgramsForeign => "programs-foreign",
             Self::AddressAdded => "address-added",
@@ -355,6 +359,7 @@ impl FaultKind {
             Self::WritesFail => "one of four of the agent's writes to the kernel fails",
             Self::EntriesWiped => "the entries of the agent's maps are removed",
             Self::ValuesOverwritten => "the values in the agent's maps are filled with zeros",
+            Self::MapsFull => "the agent's maps are filled up with entries of another program",
             Self::ProgramsDetached => "the agent's programs are detached",
             Self::ProgramsForeign => "programs of another owner are at the same hooks",
             Self::AddressAdded => "the node has one address more for a while",
@@ -390,7 +395,7 @@ impl FaultKind {
         match self {
             Self::AgentOtherMode => Some("mode-switch-clean"),
             Self::WritesFail => Some("write-failure-retried"),
-            Self::EntriesWiped | Self::ValuesOverwritten | Self::ProgramsDetached => {
+            Self::EntriesWiped | Self::ValuesOverwritten | Self::MapsFull | Self::ProgramsDetached => {
                 Some("state-wiped-recovers")
             }
             Self::ProgramsForeign => Some("foreign-programs-kept"),
@@ -416,16 +421,17 @@ impl FaultKind {
                 | Self::PinsLost
                 | Self::EntriesWiped
                 | Self::ValuesOverwritten
+                | Self::MapsFull
                 | Self::ProgramsDetached
         )
     }
 
-    /// Whether a third party takes an implementation's state away: it notices that by itself, or not at all.
+    /// Whether a third party takes an implementation's state away, or the room for it: it notices that by itself, or not at all.
     #[must_use]
     pub fn is_of_state(self) -> bool {
         matches!(
             self,
-            Self::EntriesWiped | Self::ValuesOverwritten | Self::ProgramsDetached
+            Self::EntriesWiped | Self::ValuesOverwritten | Self::MapsFull | Self::ProgramsDetached
         )
     }
 

@@ -3,7 +3,10 @@
 use lb_abi::{Address, Backend, Frontend, Service as Value, SlotKey, SourceKey, address_flags::VIP};
 use reference_agent::{
     control::Planner,
-    maps::{Contents, LbMaps as _, Map, memory::MemoryMaps},
+    maps::{
+        Contents, LbMaps as _, Map,
+        memory::{Capacities, MemoryMaps},
+    },
     model::Service,
     reconcile::{Drift, WRONG_LIMIT},
     testing::{
@@ -167,6 +170,30 @@ fn empty_maps_are_filled_again_in_order() {
     );
     assert_eq!(world.contents(), before);
     assert_eq!(world.memory().violations(), [""; 0]);
+}
+
+/// What fills a map keeps what is missing out, until it has gone.
+#[test]
+fn what_fills_a_map_is_removed_though_what_is_missing_there_finds_no_room() {
+    let mut world = filled();
+    let before = world.contents();
+    let mut changed = before.clone();
+    changed.slots.remove(0);
+    let capacity = changed.slots.len() + 2;
+    changed
+        .slots
+        .extend([6, 7].map(|index| (SlotKey::member(60_000, 1, index), 1)));
+    let mut full = MemoryMaps::with_contents(&changed);
+    full.set_capacities(Capacities {
+        slots: u32::try_from(capacity).expect("few"),
+        ..Capacities::default()
+    });
+    *world.faults().inner_mut() = full;
+    let failed = Map::ALL.iter().filter(|_| world.control.audit().is_err());
+    assert_eq!(failed.count(), 1, "it finds no room");
+    assert_eq!(round(&mut world), [drift(Map::Slots, [1, 0, 0])]);
+    assert_eq!(world.contents(), before);
+    assert_eq!(round(&mut world), []);
 }
 
 #[test]

@@ -83,7 +83,11 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     canary.judge(cx, AXIS, &node, within).await?;
     // Packets decide, and only a new process may have made them succeed.
     if let Some(ready) = agents::ready(cx, &node, &before, within).await? {
-        cx.record_delay("the agent is ready again", ready.duration_since(within.since));
+        cx.record_delay(
+            "the agent is ready again",
+            ready.duration_since(within.since),
+            within.limit,
+        );
     }
     agent.back(cx).await
 }

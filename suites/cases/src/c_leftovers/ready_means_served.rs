@@ -119,7 +119,11 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         );
         return Err(Halt::Inconclusive(why));
     };
-    cx.record_delay("generation 2 is ready", ready.duration_since(started.since));
+    cx.record_delay(
+        "generation 2 is ready",
+        ready.duration_since(started.since),
+        started.limit,
+    );
     has_lasted(ready, cx.limits().ready).await;
     let state = cx.cluster().agents()?.state(node).await?;
     if state.ready != Some(true) {

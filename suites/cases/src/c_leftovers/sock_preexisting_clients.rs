@@ -118,7 +118,11 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let started = Within::from_now(cx.limits().heal);
     let ready = agents::ready(cx, node, &before, started).await?;
     match ready {
-        Some(ready) => cx.record_delay("the agent is ready", ready.duration_since(started.since)),
+        Some(ready) => cx.record_delay(
+            "the agent is ready",
+            ready.duration_since(started.since),
+            started.limit,
+        ),
         None => cx.record("the agent is ready", format!("not within {:?}", started.limit)),
     }
 

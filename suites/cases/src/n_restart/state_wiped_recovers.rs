@@ -139,10 +139,14 @@ async fn wipe(
     let exact = future::select(settles, looks).await.factor_first().0?;
     if let Some(unready) = unready.get() {
         let name = format!("the agent was unready after its {what} were removed");
-        cx.record_delay(&name, unready.duration_since(within.since));
+        cx.record_delay(&name, unready.duration_since(within.since), UNREADY);
     }
     if exact {
-        cx.record_delay(&format!("{what} are there again"), within.since.elapsed());
+        cx.record_delay(
+            &format!("{what} are there again"),
+            within.since.elapsed(),
+            within.limit,
+        );
     } else if unready.get().is_some() {
         for axis in axes {
             cx.axes().judged(axis, Vec::new());

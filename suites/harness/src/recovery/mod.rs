@@ -81,7 +81,11 @@ impl Recovering {
         let given = start.await?;
         let ready = agents::ready(cx, &self.node, &self.before, started).await?;
         match ready {
-            Some(ready) => cx.record_delay("the agent is ready", ready.duration_since(started.since)),
+            Some(ready) => cx.record_delay(
+                "the agent is ready",
+                ready.duration_since(started.since),
+                started.limit,
+            ),
             None => cx.record("the agent is ready", format!("not within {:?}", started.limit)),
         }
         let healing = ready.map_or(started, |ready| Within::from(ready, cx.limits().heal));

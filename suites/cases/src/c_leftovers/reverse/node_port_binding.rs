@@ -91,7 +91,7 @@ impl Gate {
     pub(in super::super) async fn judge(&self, cx: &Context, within: Within) -> Result<(), Halt> {
         let findings = self.settle(cx, Port::Free, within).await?;
         if findings.is_empty() {
-            cx.record_delay(self.axis, within.since.elapsed());
+            cx.record_delay(self.axis, within.since.elapsed(), within.limit);
         }
         cx.axes().judged(self.axis, findings);
         Ok(())

@@ -125,7 +125,7 @@ impl Twins {
         // The rounds that follow show what has not settled.
         let findings = sockets.settle(cx, &self.second, Shows::FrontendOrBackend, within);
         if findings.await?.is_empty() {
-            cx.record_delay(self.axis, within.since.elapsed());
+            cx.record_delay(self.axis, within.since.elapsed(), within.limit);
         }
         let enough = u32::try_from(self.second.probes(cx.limits())).unwrap_or(u32::MAX);
         let attempts = self.judge_both(cx, sockets, Which::Oldest(enough)).await?;

@@ -1,4 +1,6 @@
-//! `cargo xtask soak`: runs by the million what tests run by the thousand.
+//! `cargo xtask soak`: runs by the million what tests run by the thousand, and the suite by the dozen.
+
+mod suite;
 
 use std::process::{Command, ExitCode};
 
@@ -6,7 +8,7 @@ use clap::Subcommand;
 
 use crate::steps;
 
-/// Run by the million what tests run by the thousand.
+/// Run by the million what tests run by the thousand, and the suite by the dozen.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -20,6 +22,9 @@ enum What {
     /// Agents on the real kernel, killed before and after every step of starting and of following changes; the next one
     /// must end in the planned state without misdirecting clients. Half an hour; needs root
     Restart,
+    /// The suite many times, shuffled, beside other work: fails on every verdict but a pass, and says which limits came
+    /// nearest
+    E2e(suite::Arguments),
 }
 
 #[derive(clap::Args)]
@@ -49,6 +54,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.what {
         What::Agent(arguments) => agent(arguments),
         What::Restart => restart(),
+        What::E2e(arguments) => suite::run(arguments),
     }
 }
 
