@@ -58,7 +58,7 @@ pub struct Arguments {
     table: Vec<String>,
 }
 
-/// How much was removed, overwritten or put.
+/// How much was removed, overwritten or put; a map that was full already counts as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Removed(pub usize);
 
@@ -121,7 +121,8 @@ pub fn wipe(arguments: &Arguments) -> Result<Removed, String> {
                 removed += empty_map_by_id(id).map_err(message)?;
             }
             if arguments.room {
-                removed += fill_map_by_id(id).map_err(message)?;
+                // One that is full already is full, too.
+                removed += fill_map_by_id(id).map_err(message)?.map_or(0, |put| put.max(1));
             }
         }
     }

@@ -30,7 +30,8 @@ pub use play::{Broken, Played, QUIET, SETTLED, play};
 /// Makes the plans of an agent.
 pub type Desired = Box<dyn DesiredState>;
 
-/// Whether a kind of fault can be simulated: it needs no kernel.
+/// Whether a kind of fault can be simulated: it needs no kernel, no second address of the API, and no objects beside those of
+/// the schedule.
 #[must_use]
 pub fn simulated(kind: FaultKind) -> bool {
     !matches!(
@@ -39,6 +40,8 @@ pub fn simulated(kind: FaultKind) -> bool {
             | FaultKind::ProgramsLeft
             | FaultKind::ProgramsDetached
             | FaultKind::ProgramsForeign
+            | FaultKind::ApiElsewhere
+            | FaultKind::ChangesStorm
             | FaultKind::ValuesOverwritten
             | FaultKind::MapsFull
             | FaultKind::AddressAdded

@@ -406,12 +406,12 @@ pub fn zero_map_by_id(id: u32) -> Result<usize, LoaderError> {
     Ok(changed)
 }
 
-/// Puts entries with zeros under keys of no meaning into a hash map, by its id, until it has room for no more. Returns how many: 0
-/// if the map is of another type, or frozen (`BPF_MAP_FREEZE`).
+/// Puts entries with zeros under keys of no meaning into a hash map, by its id, until it has room for no more. Returns how many, 0 of
+/// one that was full; `None`: it is of another type, or frozen (`BPF_MAP_FREEZE`).
 ///
 /// # Errors
 /// There is no such map, or it can't be written for another reason.
-pub fn fill_map_by_id(id: u32) -> Result<usize, LoaderError> {
+pub fn fill_map_by_id(id: u32) -> Result<Option<usize>, LoaderError> {
     /// `BPF_MAP_TYPE_HASH`.
     const HASH: u32 = 1;
     /// Odd, so that multiplication gives each number another key: 2⁶⁴ divided by the golden ratio.
@@ -420,7 +420,7 @@ pub fn fill_map_by_id(id: u32) -> Result<usize, LoaderError> {
     let fd = sys::map::open(id, 0).map_err(failed())?;
     let layout = sys::map::describe(fd.as_fd()).map_err(failed())?.layout;
     if layout.map_type != HASH {
-        return Ok(0);
+        return Ok(None);
     }
     let zeros = vec![0_u8; bytes_of_value(layout)?];
     let mut key = vec![0_u8; usize::try_from(layout.key_size).unwrap_or(usize::MAX)];
@@ -440,11 +440,11 @@ pub fn fill_map_by_id(id: u32) -> Result<usize, LoaderError> {
         match unsafe { sys::map::update(fd.as_fd(), key.as_ptr(), zeros.as_ptr()) } {
             Ok(()) => put += 1,
             Err(error) if error.raw_os_error() == Some(libc::E2BIG) => break,
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(0),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
             Err(error) => return Err(failed()(error)),
         }
     }
-    Ok(put)
+    Ok(Some(put))
 }
 
 fn empty(fd: &OwnedFd) -> io::Result<usize> {

@@ -206,6 +206,15 @@ impl LbMaps for KernelMaps {
         put_all(&self.0.lock().maps().addresses, entries)
     }
 
+    fn delete_addresses(&mut self, addresses: &[Address]) -> Result<(), Partial> {
+        let datapath = self.0.lock();
+        datapath.maps().addresses.delete_all(addresses).map_err(partial)
+    }
+
+    fn delete_frontends(&mut self, keys: &[FrontendKey]) -> Result<(), Partial> {
+        self.0.lock().maps().frontends.delete_all(keys).map_err(partial)
+    }
+
     fn put_frontends(&mut self, entries: &[(FrontendKey, Frontend)]) -> Result<(), Partial> {
         put_all(&self.0.lock().maps().frontends, entries)
     }

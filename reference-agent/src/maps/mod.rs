@@ -190,6 +190,14 @@ pub trait LbMaps: Send {
     fn put_addresses(&mut self, entries: &[(Address, u32)]) -> Result<(), Partial> {
         one_by_one(entries, |&(address, flags)| self.put_address(address, flags))
     }
+    /// Removes many, one after the other.
+    fn delete_addresses(&mut self, addresses: &[Address]) -> Result<(), Partial> {
+        one_by_one(addresses, |&address| self.delete_address(address))
+    }
+    /// Removes many, one after the other.
+    fn delete_frontends(&mut self, keys: &[FrontendKey]) -> Result<(), Partial> {
+        one_by_one(keys, |&key| self.delete_frontend(key))
+    }
     /// Inserts or replaces many, one after the other.
     fn put_frontends(&mut self, entries: &[(FrontendKey, Frontend)]) -> Result<(), Partial> {
         one_by_one(entries, |&(key, value)| self.put_frontend(key, value))

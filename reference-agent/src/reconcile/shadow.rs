@@ -191,13 +191,14 @@ impl<M: LbMaps> Shadow<M> {
         &mut self,
         id: ServiceId,
         record: Record,
-        mut others: BTreeMap<SlotKey, BackendId>,
+        others: BTreeMap<SlotKey, BackendId>,
     ) {
         if self.ids.contains(id) {
             self.ids.reserve(id);
         }
         self.generations.insert(id, record.value().generation);
-        self.slots_to_delete.append(&mut others);
+        // `append` would go through all of them for each number.
+        self.slots_to_delete.extend(others);
         self.records.insert(id, record);
         self.unclaimed.insert(id);
     }
@@ -943,18 +944,20 @@ impl<M: LbMaps> Shadow<M> {
 
     /// Deletes entries that were not written, except what was written since they were seen.
     pub(super) fn delete_foreign(&mut self, foreign: &Contents) -> Result<(), MapError> {
-        for (key, _) in &foreign.frontends {
-            if !self.frontends.contains_key(key) {
-                self.maps.delete_frontend(*key)?;
-                self.freed[Map::Frontends as usize] = true;
-            }
-        }
-        for &(address, _) in &foreign.addresses {
-            if !self.has_address(address) {
-                self.maps.delete_address(address)?;
-                self.freed[Map::Addresses as usize] = true;
-            }
-        }
+        let frontends = foreign.frontends.iter().map(|(key, _)| *key);
+        let frontends: Vec<FrontendKey> = frontends
+            .filter(|key| !self.frontends.contains_key(key))
+            .collect();
+        self.freed[Map::Frontends as usize] |= !frontends.is_empty();
+        self.maps
+            .delete_frontends(&frontends)
+            .map_err(|partial| partial.error)?;
+        let addresses = foreign.addresses.iter().map(|(address, _)| *address);
+        let addresses: Vec<Address> = addresses.filter(|address| !self.has_address(*address)).collect();
+        self.freed[Map::Addresses as usize] |= !addresses.is_empty();
+        self.maps
+            .delete_addresses(&addresses)
+            .map_err(|partial| partial.error)?;
         for &(id, _) in &foreign.kept {
             if !self.record(id).is_some_and(Record::is_in_kept) {
                 self.maps.delete_kept(id)?;
@@ -972,12 +975,13 @@ impl<M: LbMaps> Shadow<M> {
                 self.maps.delete_service(id)?;
             }
         }
-        for &(key, _) in &foreign.slots {
+        let is_foreign = |key: &SlotKey| {
             let record = self.record(key.service);
-            if !record.is_some_and(|record| record.has_entry(key)) && !self.is_slot_to_delete(&key) {
-                self.maps.delete_slot(key)?;
-            }
-        }
+            !record.is_some_and(|record| record.has_entry(*key)) && !self.is_slot_to_delete(key)
+        };
+        let slots = foreign.slots.iter().map(|(key, _)| *key);
+        let slots: Vec<SlotKey> = slots.filter(is_foreign).collect();
+        self.maps.delete_slots(&slots).map_err(|partial| partial.error)?;
         for (key, _) in &foreign.sources {
             let record = self.record(ServiceId::from_be_bytes(key.service));
             let is_range = record.is_some_and(|record| record.sources().contains(key));

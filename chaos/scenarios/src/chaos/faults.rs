@@ -28,7 +28,10 @@ use oracle::{
     finding::{Finding, Weight},
 };
 
-use super::schedule::{Fault, FaultKind, Schedule};
+use super::{
+    schedule::{Fault, FaultKind, Schedule},
+    storm::storm,
+};
 
 /// Events that are late are so much.
 const DELAY: Duration = Duration::from_secs(5);
@@ -91,6 +94,8 @@ pub async fn available(cx: &Context) -> Result<BTreeSet<FaultKind>, Halt> {
         | FaultKind::ApiSlow
         | FaultKind::ListsTruncated => has(Capability::WrongAnswers),
         FaultKind::ApiServerDown | FaultKind::VersionsJump => has(Capability::ApiFaults),
+        FaultKind::ApiElsewhere => has(Capability::SharedAddress),
+        FaultKind::ChangesStorm => true,
         FaultKind::AgentKilled
         | FaultKind::AgentDown
         | FaultKind::AgentFrozen
@@ -132,7 +137,8 @@ pub struct Made {
 /// It can't be made or healed.
 pub async fn make(cx: &Context, fault: &Fault) -> Result<Made, Halt> {
     let nodes = cx.nodes();
-    let node = fault.node.map(|number| {
+    let of_one = fault.node.filter(|_| !fault.kind.is_of_all());
+    let node = of_one.map(|number| {
         let last = nodes.len().saturating_sub(1);
         nodes[usize::from(number).saturating_sub(1).min(last)].clone()
     });
@@ -199,6 +205,20 @@ async fn api(cx: &Context, kind: FaultKind, nodes: &[String], lasts: Duration) -
         (None, FaultKind::VersionsJump) => {
             cx.fault("the resourceVersion jumps");
             return Ok(cx.cluster().control_plane()?.jump_versions(JUMP).await?);
+        }
+        (None, FaultKind::ChangesStorm) => {
+            cx.fault(kind.words());
+            let (changes, took) = storm(cx, lasts).await?;
+            let rate = f64::from(changes) / took.as_secs_f64();
+            cx.fault(&format!(
+                "over: {changes} changes of other Services, {rate:.0} a second"
+            ));
+            return Ok(());
+        }
+        (None, FaultKind::ApiElsewhere) => {
+            let held = api_faults::begin(cx, &ApiFault::SharedAddress, LONGEST).await?;
+            last(lasts).await;
+            return held.heal().await.map(drop);
         }
         (None, _) => {
             let servers = cx.cluster().control_plane()?.servers().await?;

@@ -180,7 +180,7 @@ fn faults(random: &mut StdRng, wish: &Wish, end: u32) -> Vec<Action> {
                 random.random_range(FAULT_MS).min(end - at_ms)
             };
             // The API for all nodes, or for one of them, which then knows less than the others.
-            let is_of_one = !of_api || random.random_ratio(1, 2);
+            let is_of_one = !kind.is_of_all() && (!of_api || random.random_ratio(1, 2));
             let fault = Fault {
                 kind: *kind,
                 node: is_of_one.then(|| random.random_range(1..=wish.nodes.max(1))),

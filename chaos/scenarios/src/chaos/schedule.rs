@@ -214,6 +214,10 @@ pub enum FaultKind {
     ListsTruncated,
     /// One API server is killed.
     ApiServerDown,
+    /// The API servers restart, and are all at one other address for a while.
+    ApiElsewhere,
+    /// A thousand changes of other Services come in a second.
+    ChangesStorm,
     /// The resourceVersion jumps.
     VersionsJump,
     /// The agent is killed, and started at once.
@@ -260,7 +264,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// All of them.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 33] = [
         Self::WatchesCut,
         Self::EventsDelayed,
         Self::EventsDropped,
@@ -271,6 +275,8 @@ impl FaultKind {
         Self::ApiSlow,
         Self::ListsTruncated,
         Self::ApiServerDown,
+        Self::ApiElsewhere,
+        Self::ChangesStorm,
         Self::VersionsJump,
         Self::AgentKilled,
         Self::AgentDown,
@@ -308,6 +314,8 @@ impl FaultKind {
             Self::ApiSlow => "api-slow",
             Self::ListsTruncated => "lists-truncated",
             Self::ApiServerDown => "api-server-down",
+            Self::ApiElsewhere => "api-elsewhere",
+            Self::ChangesStorm => "changes-storm",
             Self::VersionsJump => "versions-jump",
             Self::AgentKilled => "agent-killed",
             Self::AgentDown => "agent-down",
@@ -346,6 +354,8 @@ impl FaultKind {
             Self::ApiSlow => "answers of the API come slowly",
             Self::ListsTruncated => "answers of the API break off",
             Self::ApiServerDown => "an API server is killed",
+            Self::ApiElsewhere => "the API servers restart, and are at one other address for a while",
+            Self::ChangesStorm => "other Services change a thousand times a second",
             Self::VersionsJump => "the resourceVersion jumps by a thousand",
             Self::AgentKilled => "the agent is killed and started",
             Self::AgentDown => "the agent is stopped for a while",
@@ -404,10 +414,19 @@ impl FaultKind {
         }
     }
 
-    /// Whether the API is what is disturbed, and not a node.
+    /// Whether the API is what is disturbed, or busy, and not a node.
     #[must_use]
     pub fn is_of_api(self) -> bool {
         self <= Self::VersionsJump
+    }
+
+    /// Whether it is there for all nodes alike, or for none.
+    #[must_use]
+    pub fn is_of_all(self) -> bool {
+        matches!(
+            self,
+            Self::ApiServerDown | Self::ApiElsewhere | Self::ChangesStorm | Self::VersionsJump
+        )
     }
 
     /// Whether it is over as soon as it is done.
