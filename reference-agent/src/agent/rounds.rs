@@ -398,6 +398,23 @@ mod tests {
     use crate::model::Node;
 
     #[test]
+    fn after_a_finding_every_map_is_compared_again_at_the_shortest_pause() {
+        let (now, seldom) = (Instant::now(), Duration::from_secs(10));
+        let all = u32::try_from(Map::ALL.len()).expect("few");
+        let mut audits = Audits::new(seldom * all, now);
+        let mut pause = |found| {
+            audits.follow(now, found);
+            audits.next - now
+        };
+        assert_eq!(pause(false), seldom);
+        assert_eq!(pause(true), IDLE);
+        for _ in 1..all {
+            assert_eq!(pause(false), IDLE);
+        }
+        assert_eq!(pause(false), seldom);
+    }
+
+    #[test]
     fn a_missing_node_object_has_no_addresses_once_nodes_are_listed() {
         let mut model = Model::default();
         assert_eq!(node_addresses(&model, "here"), None);

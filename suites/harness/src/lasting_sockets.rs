@@ -93,20 +93,23 @@ impl Sockets {
         which: Which,
         shows: Shows,
     ) -> Result<(Vec<Attempt>, Vec<Finding>), Halt> {
-        self.look(cx, target, which, shows, true).await
+        let (attempts, findings, _) = self.look(cx, target, which, shows, None).await?;
+        Ok((attempts, findings))
     }
 
+    /// One exchange of each; what it shows decides if it ended after the limit, or there is none, which is returned as well.
     async fn look(
         &mut self,
         cx: &Context,
         target: &Destination,
         which: Which,
         shows: Shows,
-        is_last: bool,
-    ) -> Result<(Vec<Attempt>, Vec<Finding>), Halt> {
+        within: Option<Within>,
+    ) -> Result<(Vec<Attempt>, Vec<Finding>, bool), Halt> {
         let round = round(cx, target, which);
         let rounds = self.0.iter_mut().map(|one| one.make(&round));
         let attempts = try_join_all(rounds).await?.concat();
+        let is_last = within.is_none_or(|within| within.is_over());
         let logs = cx
             .logs()
             .at_a_look(is_last, std::slice::from_ref(target), &attempts)
@@ -119,7 +122,7 @@ impl Sockets {
             findings.extend(peers(&observed, &target.stream(client), shows, at_least));
             findings.extend(observed.judge(&target.expectation(client, at_least)));
         }
-        Ok((attempts, findings))
+        Ok((attempts, findings, is_last))
     }
 
     /// Exchanges again and again, until a round is as expected or the limit has passed. Returns what the last one showed.
@@ -137,12 +140,11 @@ impl Sockets {
         let all = Which::Oldest(fewest);
         let mut looks = Looks::within(within);
         loop {
-            let is_last = within.is_over();
-            let (_, findings) = self.look(cx, target, all, shows, is_last).await?;
+            let (_, findings, is_last) = self.look(cx, target, all, shows, Some(within)).await?;
             if findings.is_empty() || is_last {
                 return Ok(findings);
             }
-            // When this says that the time is over, one more look is the last.
+            // Where the time ended just after that look, one more is the last.
             let _: bool = looks.again().await;
         }
     }

@@ -22,7 +22,7 @@ enum What {
     /// Agents on the real kernel, killed before and after every step of starting and of following changes; the next one
     /// must end in the planned state without misdirecting clients. Half an hour; needs root
     Restart,
-    /// The suite many times, shuffled, beside other work: fails on every verdict but a pass, and says which limits came
+    /// The suite many times, shuffled, beside other work: fails if a case fails or is inconclusive, and says which limits came
     /// nearest
     E2e(suite::Arguments),
 }

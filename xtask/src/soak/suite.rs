@@ -1,13 +1,13 @@
 //! `cargo xtask soak e2e`: the suite many times beside other work, in another order each time.
 //!
-//! One run that passes shows little of a suite: a case that judges the machine fails one run in twenty. Here every verdict
-//! but a pass is a finding, no case gets a second try, and the changes that took the largest shares of their limits are
+//! One run that passes shows little of a suite: a case that judges the machine fails one run in twenty. Here what is
+//! inconclusive is a finding as what failed is, no case gets a second try, and the changes that took the largest shares of their limits are
 //! reported, as these would fail first on a slower machine.
 
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
-    fs, hint,
+    fs, hint, io,
     num::NonZero,
     path::Path,
     process::ExitCode,
@@ -16,7 +16,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use serde_json::Value;
 
 use crate::{e2e, mutants::outcome::parsed, steps};
@@ -31,7 +31,7 @@ const NEAREST: usize = 10;
 #[derive(clap::Args)]
 #[command(
     after_help = "Exit codes: 0 every case of every run passed or could not run here, 1 one failed or was inconclusive, 2 a \
-                  run could not be made."
+                  run could not be made, or no case could run."
 )]
 pub(super) struct Arguments {
     /// Number of runs, one after the other
@@ -82,7 +82,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let seed = arguments.seed.unwrap_or_else(clock);
     let over = AtomicBool::new(false);
     let mut shown = Shown::default();
-    thread::scope(|scope| -> anyhow::Result<()> {
+    let ran = thread::scope(|scope| -> anyhow::Result<()> {
         for _ in 0..arguments.busy {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
@@ -97,8 +97,16 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         });
         over.store(true, Ordering::Relaxed);
         ran
-    })?;
-    print!("{}", shown.table());
+    });
+    // Also of the runs before one that could not be made.
+    if !shown.verdicts.is_empty() {
+        print!("{}", shown.table());
+    }
+    ran?;
+    ensure!(
+        shown.has_decided(),
+        "no case has run: the table of each run says why"
+    );
     Ok(ExitCode::from(u8::from(!shown.wrong.is_empty())))
 }
 
@@ -106,8 +114,12 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 fn one(program: &Path, arguments: &Arguments, run: u32, seed: u64, shown: &mut Shown) -> anyhow::Result<()> {
     let out = format!("{OUT}/{run}");
     let report = steps::root().join(&out).join("report.yaml");
-    // That of an earlier soak.
-    let _ = fs::remove_file(&report);
+    // That of an earlier soak would pass for this one's.
+    if let Err(error) = fs::remove_file(&report)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        return Err(error).with_context(|| format!("failed to remove {}", report.display()));
+    }
     let mut command = steps::as_root(program, "making the cluster")?;
     command
         .current_dir(steps::root())
@@ -153,6 +165,12 @@ impl Shown {
             .sort_by(|one, other| other.share.total_cmp(&one.share));
         self.nearest.truncate(NEAREST);
         Ok(())
+    }
+
+    /// Whether any case has run.
+    fn has_decided(&self) -> bool {
+        let ran = |verdict: &str| matches!(verdict, "pass" | "fail" | "inconclusive");
+        self.verdicts.keys().any(|verdict| ran(verdict))
     }
 
     /// How it stands after a run.
@@ -246,6 +264,16 @@ mod tests {
             "{line}"
         );
         assert!(shown.table().contains("4 cases, 2 failed or inconclusive"));
+        assert!(shown.has_decided());
+    }
+
+    #[test]
+    fn where_no_case_could_run_nothing_is_shown() {
+        let mut shown = Shown::default();
+        assert!(!shown.has_decided());
+        let skipped = json!({ "cases": [{ "id": "one", "verdict": "skipped", "recorded": {} }] });
+        shown.add(1, &skipped).expect("a report");
+        assert_eq!((shown.wrong.len(), shown.has_decided()), (0, false));
     }
 
     #[test]

@@ -93,9 +93,11 @@ pub async fn available(cx: &Context) -> Result<BTreeSet<FaultKind>, Halt> {
         | FaultKind::ApiBusy
         | FaultKind::ApiSlow
         | FaultKind::ListsTruncated => has(Capability::WrongAnswers),
-        FaultKind::ApiServerDown | FaultKind::VersionsJump => has(Capability::ApiFaults),
+        // A storm of changes only where the API servers are no others' too.
+        FaultKind::ApiServerDown | FaultKind::VersionsJump | FaultKind::ChangesStorm => {
+            has(Capability::ApiFaults)
+        }
         FaultKind::ApiElsewhere => has(Capability::SharedAddress),
-        FaultKind::ChangesStorm => true,
         FaultKind::AgentKilled
         | FaultKind::AgentDown
         | FaultKind::AgentFrozen

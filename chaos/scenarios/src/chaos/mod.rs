@@ -11,7 +11,7 @@
 //!
 //! - `schedule.rs`: writes and faults as data, in files; `words.rs`: as text. `world.rs`: what the API has after writes, and what each
 //!   frontend serves then. `generate.rs`: random schedules. All of these are pure.
-//! - `shapes.rs`: the objects of a world. `objects.rs`: those in the API. `faults.rs`: faults, made and healed; `storm.rs`: changes by the thousand. `play.rs`: a run from its staging to its verdict.
+//! - `shapes.rs`: the objects of a world. `objects.rs`: those in the API. `faults.rs`: faults, made and healed; `storm.rs`: many changes of others. `play.rs`: a run from its staging to its verdict.
 pub mod faults;
 pub mod generate;
 mod objects;

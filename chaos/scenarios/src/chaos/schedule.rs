@@ -216,7 +216,7 @@ pub enum FaultKind {
     ApiServerDown,
     /// The API servers restart, and are all at one other address for a while.
     ApiElsewhere,
-    /// A thousand changes of other Services come in a second.
+    /// Changes of other Services come all the time, up to a thousand in a second.
     ChangesStorm,
     /// The resourceVersion jumps.
     VersionsJump,
@@ -355,7 +355,7 @@ impl FaultKind {
             Self::ListsTruncated => "answers of the API break off",
             Self::ApiServerDown => "an API server is killed",
             Self::ApiElsewhere => "the API servers restart, and are at one other address for a while",
-            Self::ChangesStorm => "other Services change a thousand times a second",
+            Self::ChangesStorm => "other Services change all the while, up to a thousand times a second",
             Self::VersionsJump => "the resourceVersion jumps by a thousand",
             Self::AgentKilled => "the agent is killed and started",
             Self::AgentDown => "the agent is stopped for a while",

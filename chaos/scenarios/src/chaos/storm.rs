@@ -1,4 +1,4 @@
-//! A thousand changes of other Services in a second: load for whatever follows the API.
+//! Up to a thousand changes of other Services in a second: load for whatever follows the API.
 
 use std::{
     net::IpAddr,
@@ -15,7 +15,7 @@ use super::shapes::PORT;
 
 /// Services whose slices change: few enough to come and go within a second or two.
 const SERVICES: u32 = 50;
-/// Changes in a second.
+/// Changes in a second, at most.
 const RATE: u32 = 1000;
 /// Requests that are under way at once, at most: an API server that takes longer gets fewer changes, and the history says how many.
 const AT_ONCE: u32 = 64;
