@@ -87,6 +87,9 @@ pub(crate) fn build_static(packages: &[&str]) -> anyhow::Result<PathBuf> {
             .arg("--target-dir")
             .arg(&own);
         command.args(["--", "-C", "target-feature=+crt-static", "-C", "strip=symbols"]);
+        // At fixed addresses, as plumbline's build script has its development builds: the start-up code of a static
+        // program that can be moved crashes where the program cannot.
+        command.args(["-C", "relocation-model=static"]);
         steps::must("build, static", &mut command)?;
     }
     Ok(own.join(profile))

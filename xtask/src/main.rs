@@ -19,6 +19,7 @@
 //! | `docs` | the documentation: pages that are generated, links and commands that are checked, the book |
 //! | `lint`, `tidy`, `workflows` | formatting, clippy, dependencies, the rules of the layout and of workflows |
 //! | `soak` | random histories by the million, the suite by the dozen |
+//! | `job` | commands in sessions of their own, and their processor time |
 //! | `steps` | runs, times and names commands |
 
 mod bench;
@@ -29,6 +30,7 @@ mod dist;
 mod docs;
 mod e2e;
 mod ebpf;
+mod job;
 mod kernels;
 mod lint;
 mod miri;
@@ -94,7 +96,7 @@ enum Command {
     Ci(ci::Arguments),
     /// Become a command in a session of its own (started by `ci`)
     #[command(hide = true)]
-    Job(ci::job::Arguments),
+    Job(job::Arguments),
     /// Run one test program, with root if its package needs it (started by cargo during `test`)
     #[command(hide = true)]
     Runner(runner::Arguments),
@@ -120,7 +122,7 @@ fn main() -> ExitCode {
         Some(Command::Lint) => lint::run(),
         Some(Command::Tidy(arguments)) => tidy::run(&arguments),
         Some(Command::Ci(arguments)) => ci::run(&arguments),
-        Some(Command::Job(arguments)) => ci::job::become_it(&arguments),
+        Some(Command::Job(arguments)) => job::become_it(&arguments),
         Some(Command::Runner(arguments)) => runner::run(&arguments),
     };
     result.unwrap_or_else(|error| {

@@ -21,7 +21,7 @@ use std::{
 use anyhow::Context as _;
 use serde_json::Value;
 
-use crate::{ebpf, steps};
+use crate::{ebpf, job, steps};
 
 /// Set without root for tests that need it: they then record that they were skipped.
 pub(crate) const UNPRIVILEGED: &str = "PLUMBLINE_UNPRIVILEGED";
@@ -32,8 +32,8 @@ const SKIPS: &str = "PLUMBLINE_SKIPS";
 const THREADS: &str = "RUST_TEST_THREADS";
 
 /// Test programs that take minutes, in the order in which they begin: some compute, some wait.
-const LONGEST: [&str; 10] = [
-    "kernel", "agent", "run", "lab", "datapath", "process", "node", "tables", "watch", "contract",
+const LONGEST: [&str; 11] = [
+    "kernel", "agent", "run", "lab", "datapath", "process", "node", "names", "tables", "watch", "contract",
 ];
 
 /// Runs every test of the workspace.
@@ -191,8 +191,9 @@ struct Each<'a> {
 }
 
 impl Each<'_> {
-    /// Runs a program to its end. Returns whether it passed, and its stdout and stderr in order.
-    fn run(&self, program: &Program) -> anyhow::Result<(bool, Vec<u8>)> {
+    /// Runs a program to its end.
+    fn run(&self, program: &Program) -> anyhow::Result<Ended> {
+        let begin = Instant::now();
         let name = format!("{}-{}-{}.log", program.package, program.kind, program.target);
         let said = self.folder.join(name);
         let file = File::create(&said).with_context(|| format!("failed to write {}", said.display()))?;
@@ -213,14 +214,31 @@ impl Each<'_> {
         if self.unprivileged {
             command.env(UNPRIVILEGED, "1");
         }
-        let status = command.status().with_context(|| {
+        let mut child = command.spawn().with_context(|| {
             format!(
                 "failed to start this program for {}",
                 program.executable.display()
             )
         })?;
-        Ok((status.success(), fs::read(&said)?))
+        let processor = job::time_to_end(job::pid(child.id()))?;
+        let passed = child.wait()?.success();
+        Ok(Ended {
+            passed,
+            wall: begin.elapsed(),
+            processor,
+            said: fs::read(&said)?,
+        })
     }
+}
+
+/// How a test program ended.
+struct Ended {
+    passed: bool,
+    wall: Duration,
+    /// Of the program and of the processes that it has waited for.
+    processor: Duration,
+    /// Its stdout and stderr, in order.
+    said: Vec<u8>,
 }
 
 /// Runs all programs, `jobs` at a time, and prints the output of each at its end. Returns whether all passed.
@@ -236,11 +254,10 @@ fn side_by_side(programs: Vec<Program>, jobs: usize, each: &Each<'_>) -> anyhow:
             let Some(program) = next else { return Ok(()) };
             let what = program.arguments();
             eprintln!("     Running {what}");
-            let begin = Instant::now();
-            let (passed, said) = each.run(&program)?;
+            let ended = each.run(&program)?;
             let mut failed = failed.lock().expect("no worker panics");
-            print(&what, passed, begin.elapsed(), &said)?;
-            if !passed {
+            print(&what, &ended)?;
+            if !ended.passed {
                 failed.push(what);
             }
         }
@@ -263,11 +280,15 @@ fn side_by_side(programs: Vec<Program>, jobs: usize, each: &Each<'_>) -> anyhow:
     Ok(failed.is_empty())
 }
 
-fn print(what: &str, passed: bool, took: Duration, said: &[u8]) -> anyhow::Result<()> {
+fn print(what: &str, ended: &Ended) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    writeln!(out, "\n     Ended {what}, after {:.1} s", took.as_secs_f64())?;
-    out.write_all(said)?;
-    if !passed {
+    let (wall, processor) = (ended.wall.as_secs_f64(), ended.processor.as_secs_f64());
+    writeln!(
+        out,
+        "\n     Ended {what}, after {wall:.1} s, {processor:.1} s of processor time"
+    )?;
+    out.write_all(&ended.said)?;
+    if !ended.passed {
         // cargo's format.
         writeln!(out, "error: test failed, to rerun pass `{what}`")?;
     }

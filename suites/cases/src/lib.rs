@@ -199,6 +199,7 @@ pub const ALL: &[Case] = &[
     m_families::dual_stack_families_apart::CASE,
     m_families::service_proxy_name_ignored::CASE,
     m_families::headless_not_proxied::CASE,
+    m_families::sctp_served::CASE,
     i_policies::source_ip_clusterip::CASE,
     i_policies::itp_local::CASE,
     i_policies::itp_local_leaves_external::CASE,

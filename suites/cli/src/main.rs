@@ -10,6 +10,7 @@
 //!   claims. `catalogue.rs`: parts of the catalogue by their names.
 //! - `command_lines.rs`: whether lines of documents and of CI are this program's.
 //! - `chaos/`: seeded faults under load.
+//! - `bench/`: what a connection costs, implementations side by side.
 //! - `compare.rs`: two implementations, compared by random scenarios.
 //! - `targets.rs`: the targets of `suites/targets`.
 //! - `cluster/`: clusters by a kubeconfig. `plural.rs`: numbers as readable text.
@@ -25,6 +26,7 @@
 #[macro_use]
 mod output;
 
+mod bench;
 mod case;
 mod catalogue;
 mod chaos;
@@ -54,6 +56,7 @@ mod workflows;
 use std::{net::SocketAddr, process::ExitCode};
 
 use clap::{Parser, Subcommand};
+use tokio::runtime::Builder;
 
 /// Exit code of a run that could not start.
 const COULD_NOT_RUN: u8 = 2;
@@ -67,6 +70,7 @@ Judge an implementation:
   report       show a report again: table, HTML, JUnit, Markdown; validate it
   compare      two implementations side by side, by random scenarios
   chaos        seeded faults under load, replayed and shrunk
+  bench        what a connection by a Service costs, implementations side by side
 
 Prepare a cluster that is there:
   rbac         the permissions that a run needs
@@ -123,6 +127,7 @@ enum Command {
     /// Play random Services and clients in two implementations side by side, and show their differences
     Compare(Box<compare::Arguments>),
     Chaos(Box<chaos::Arguments>),
+    Bench(bench::Arguments),
     /// List, show, install and check targets
     #[command(subcommand)]
     Targets(targets::Command),
@@ -203,46 +208,46 @@ fn main() -> ExitCode {
 }
 
 fn start(command: Command) -> anyhow::Result<ExitCode> {
-    // Probes are many processes at once, so each has one thread.
-    let threads = match command {
-        Command::Probe(_)
-        | Command::Node(_)
-        | Command::ExecInPod(_)
-        | Command::OnNode(_)
-        | Command::Balance { .. }
-        | Command::HoldApiFault { .. } => tokio::runtime::Builder::new_current_thread(),
-        _ => tokio::runtime::Builder::new_multi_thread(),
-    }
-    .enable_all()
-    .build()?;
-    threads.block_on(async {
-        match command {
-            Command::List(arguments) => list::list(&arguments),
-            Command::Run(arguments) => run::run(*arguments).await,
-            Command::Chaos(arguments) => chaos::chaos(*arguments).await,
-            Command::Compare(arguments) => compare::compare(*arguments).await,
-            Command::Targets(command) => targets::run(&command),
-            Command::Report(arguments) => report::command::report(&arguments),
-            Command::Doctor(arguments) => doctor::run(*arguments).await,
-            Command::Watch(arguments) => watch::watch(arguments).await,
-            Command::Images(command) => cluster::images::images(&command),
-            Command::Rbac(arguments) => cluster::rbac::rbac(&arguments),
-            Command::Lab(arguments) => lab::run(arguments).await,
-            Command::Cleanup(arguments) => repair::cleanup(arguments).await,
-            Command::Heal(arguments) => repair::heal(arguments).await,
-            Command::Completions(arguments) => Ok(completions::completions(&arguments)),
-            Command::Case(arguments) => case::case(arguments).await,
-            Command::Lines => command_lines::check(),
-            Command::Node(command) => node::node(&command).await,
-            Command::ExecInPod(arguments) => cluster::exec::exec(arguments).await,
-            Command::OnNode(arguments) => cluster::exec::on_node(&arguments),
-            Command::Balance { servers } => Ok(kind::balance(servers).await.map(|()| ExitCode::SUCCESS)?),
-            Command::HoldApiFault { cluster } => {
-                Ok(kind::keep(&cluster).await.map(|()| ExitCode::SUCCESS)?)
-            }
-            Command::Probe(arguments) => probe::cli::run(arguments).await,
+    match command {
+        Command::List(arguments) => list::list(&arguments),
+        Command::Run(arguments) => on_threads(run::run(*arguments)),
+        Command::Chaos(arguments) => on_threads(chaos::chaos(*arguments)),
+        Command::Bench(arguments) => on_threads(bench::bench(arguments)),
+        Command::Compare(arguments) => on_threads(compare::compare(*arguments)),
+        Command::Targets(command) => targets::run(&command),
+        Command::Report(arguments) => report::command::report(&arguments),
+        Command::Doctor(arguments) => on_threads(doctor::run(*arguments)),
+        Command::Watch(arguments) => on_threads(watch::watch(arguments)),
+        Command::Images(command) => cluster::images::images(&command),
+        Command::Rbac(arguments) => cluster::rbac::rbac(&arguments),
+        Command::Lab(arguments) => on_threads(lab::run(arguments)),
+        Command::Cleanup(arguments) => on_threads(repair::cleanup(arguments)),
+        Command::Heal(arguments) => on_threads(repair::heal(arguments)),
+        Command::Completions(arguments) => Ok(completions::completions(&arguments)),
+        Command::Case(arguments) => on_threads(case::case(arguments)),
+        Command::Lines => command_lines::check(),
+        Command::Node(command) => on_one_thread(node::node(&command)),
+        Command::ExecInPod(arguments) => on_one_thread(cluster::exec::exec(arguments)),
+        Command::OnNode(arguments) => cluster::exec::on_node(&arguments),
+        Command::Balance { servers } => {
+            on_one_thread(async { Ok(kind::balance(servers).await.map(|()| ExitCode::SUCCESS)?) })
         }
-    })
+        Command::HoldApiFault { cluster } => {
+            on_one_thread(async { Ok(kind::keep(&cluster).await.map(|()| ExitCode::SUCCESS)?) })
+        }
+        Command::Probe(arguments) => probe::cli::run(arguments),
+    }
+}
+
+fn on_threads(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+    let runtime = Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(command)
+}
+
+/// For what is many processes at once.
+fn on_one_thread(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(command)
 }
 
 #[cfg(test)]

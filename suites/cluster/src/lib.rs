@@ -41,6 +41,7 @@ use std::{
     num::NonZeroU32,
 };
 
+use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
 use serde::{Deserialize, Serialize};
 
 use crate::software::Software;
@@ -112,11 +113,13 @@ pub enum Capability {
     NarrowHop,
     /// Some of what an agent writes to its kernel can be made to fail.
     WriteFailures,
+    /// The kernel of every node, and of the client outside, has SCTP.
+    Sctp,
 }
 
 impl Capability {
     /// All of them. A variant that is not listed changes the length, and does not compile; the last one stays the last.
-    pub const ALL: [Self; Self::WriteFailures as usize + 1] = [
+    pub const ALL: [Self; Self::Sctp as usize + 1] = [
         Self::Ipv4,
         Self::Ipv6,
         Self::ApiWrite,
@@ -143,6 +146,7 @@ impl Capability {
         Self::StartsWithoutApi,
         Self::NarrowHop,
         Self::WriteFailures,
+        Self::Sctp,
     ];
 }
 
@@ -276,6 +280,13 @@ pub fn command_line(argv: &[String]) -> String {
     let quoted = shlex::try_join(argv.iter().map(String::as_str));
     // Shell words can't contain a NUL.
     quoted.unwrap_or_else(|_| argv.join(" "))
+}
+
+/// Whether this kernel has SCTP; the kernel loads the module if it has it as one.
+#[must_use]
+pub fn kernel_has_sctp() -> bool {
+    let (family, kind) = (AddressFamily::Inet, SockType::Stream);
+    socket(family, kind, SockFlag::SOCK_CLOEXEC, SockProtocol::Sctp).is_ok()
 }
 
 /// How an agent is stopped.

@@ -153,6 +153,13 @@ pub trait AgentControl: Send + Sync {
     /// The command fails, or does not end in time.
     async fn dump(&self, node: &str) -> Result<Option<String>, ClusterError>;
 
+    /// How what the running agent of a node has programmed differs from what the API lists, as the target's own command
+    /// prints it; empty: they agree; `None`: it has no such command.
+    ///
+    /// # Errors
+    /// The command fails (it may end with 1 where it prints something), or does not end in time.
+    async fn differences(&self, node: &str) -> Result<Option<String>, ClusterError>;
+
     /// Copies the agents' logs and programmed state into a folder.
     ///
     /// # Errors

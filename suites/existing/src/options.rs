@@ -80,6 +80,9 @@ pub struct Agents {
     pub agent: Agent,
     /// Command that prints what an agent has programmed.
     pub dump: Option<Vec<String>>,
+    /// Command that prints how that differs from what the API lists.
+    #[serde(default)]
+    pub differences: Option<Vec<String>>,
     /// Command that removes what an agent keeps on its node.
     #[serde(default)]
     pub clean: Option<Vec<String>>,
@@ -96,6 +99,7 @@ impl From<Installation> for Agents {
         Self {
             agent: installed.agent,
             dump: installed.dump,
+            differences: installed.differences,
             clean: installed.clean,
             pins: installed.pins,
             pod_network: installed.pod_network,

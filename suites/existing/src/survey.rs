@@ -56,6 +56,11 @@ pub(super) async fn survey(
     }
     capabilities.extend(own.capabilities());
     let mut lacking = BTreeMap::new();
+    if !capabilities.contains(&Capability::Sctp) {
+        let why = "no API shows whether the kernels of its nodes have SCTP; labs and kind clusters of a machine whose \
+                   kernel has it run this case";
+        lacking.insert(Capability::Sctp, why.to_owned());
+    }
     if !capabilities.contains(&Capability::ApiServers) {
         match api_servers::listed(client).await {
             Ok(_) => {

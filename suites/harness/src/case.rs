@@ -158,6 +158,7 @@ pub fn in_words(capability: Capability) -> &'static str {
         Capability::PodsWithoutAgents => "a network of pods that is not the agents'",
         Capability::SecondNetwork => "nodes that can get a device of another network",
         Capability::NarrowHop => "hops of a small MTU",
+        Capability::Sctp => "kernels that have SCTP",
         Capability::WriteFailures => "agents whose writes to the kernel can be made to fail",
         Capability::PowerLoss => "nodes that can lose their power",
         Capability::StartsWithoutApi => "agents that can be started without an API server",

@@ -32,7 +32,7 @@
 //!   `sliced_service.rs` (a Service with one of them), `host_servers.rs` (that are no pods), `capture.rs` (packets on a device),
 //!   `transfers.rs` (of many bytes, past a narrow hop), `health_checks.rs` (node ports that say whether a node has endpoints).
 //! - Doing: `fence.rs` (the proof that a write has been handled), `objects_left.rs` (no more on a node than before),
-//!   `agents.rs`, `commands.rs`, `foreign_rules.rs` (of
+//!   `programmed.rs` (what the API lists, by the target's own comparison), `agents.rs`, `commands.rs`, `foreign_rules.rs` (of
 //!   another owner on a node), `api_cut.rs` (agents that reach no API server), `pod_addresses.rs` (that pass from pod to pod),
 //!   `api_faults.rs` (and nodes without power), `recovery/` (what a recovery needed, for a row that is judged over many
 //!   cases), `readiness.rs` (ready means served, watched through every run about outages, leftovers and restarts).
@@ -83,6 +83,7 @@ pub mod pod_addresses;
 pub mod pods;
 pub mod policies;
 pub mod probing;
+pub mod programmed;
 pub mod quick_run;
 pub mod rate_turns;
 mod readiness;

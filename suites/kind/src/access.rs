@@ -10,7 +10,7 @@ use std::{
 
 use async_trait::async_trait;
 use cluster::{
-    Capability, ClusterError, NodeAccess, OutsideClient, PodAccess,
+    Capability, ClusterError, NodeAccess, OutsideClient, PodAccess, kernel_has_sctp,
     spawn::{Placed, Placement, program},
 };
 use existing::ApiPods;
@@ -142,6 +142,9 @@ impl NodeAccess for Places {
             Capability::ThousandsOfServices,
         ]);
         all.extend(self.baseline.iter().map(|_| Capability::Baseline));
+        if kernel_has_sctp() {
+            all.insert(Capability::Sctp);
+        }
         all
     }
 

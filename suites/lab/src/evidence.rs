@@ -1,6 +1,6 @@
 //! Evidence of a failure: logs, objects, network counters, and the agents' programmed state.
 
-use std::{fs, io, path::Path};
+use std::{fs, io, path::Path, process::Output};
 
 use cluster::{ClusterError, Place, command_line, spawn, target::program::Values};
 use k8s_openapi::api::{
@@ -141,6 +141,20 @@ where
 
 /// What the agent of a node has programmed, or why that can't be had; `None`: its target has no command for it.
 pub(super) async fn dump(lab: &LabAccess, node: &str) -> Option<Result<String, String>> {
+    let arguments = lab.about.config.agent.program.dump.as_ref()?;
+    let output = printed(lab, node, arguments).await;
+    Some(output.and_then(|(line, output)| text(&line, &output, false)))
+}
+
+/// How that differs from what the API lists, likewise.
+pub(super) async fn differences(lab: &LabAccess, node: &str) -> Option<Result<String, String>> {
+    let arguments = lab.about.config.agent.program.differences.as_ref()?;
+    let output = printed(lab, node, arguments).await;
+    Some(output.and_then(|(line, output)| text(&line, &output, true)))
+}
+
+/// What the target's program prints on a node, with its command line.
+async fn printed(lab: &LabAccess, node: &str, arguments: &[String]) -> Result<(String, Output), String> {
     let agent = &lab.about.config.agent;
     let values = Values {
         kubeconfig: &lab.dir.node_kubeconfig(node),
@@ -149,7 +163,7 @@ pub(super) async fn dump(lab: &LabAccess, node: &str) -> Option<Result<String, S
         bpffs: BPFFS,
         state: &lab.dir.agent_state(node),
     };
-    let argv = [agent.argv.clone(), values.fill(agent.program.dump.as_ref()?)].concat();
+    let argv = [agent.argv.clone(), values.fill(arguments)].concat();
     let line = command_line(&argv);
     let place = Place::Host {
         node: node.to_owned(),
@@ -162,21 +176,47 @@ pub(super) async fn dump(lab: &LabAccess, node: &str) -> Option<Result<String, S
         let child = spawn::piped(placed).await.map_err(|error| error.to_string())?;
         child.wait_with_output().await.map_err(|error| error.to_string())
     };
-    Some(match timeout(LIMITS.agent_cleanup, run).await {
-        Ok(Ok(output)) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        Ok(Ok(output)) => Err(format!(
-            "`{line}` ended with {}: {}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr)
-        )),
+    match timeout(LIMITS.agent_cleanup, run).await {
+        Ok(Ok(output)) => Ok((line, output)),
         Ok(Err(error)) => Err(format!("`{line}`: {error}")),
         Err(_) => Err(format!("`{line}` did not end within {:?}", LIMITS.agent_cleanup)),
-    })
+    }
+}
+
+/// Stdout of a program that has succeeded. One that compares may also end with 1, if it has printed something.
+fn text(line: &str, output: &Output, compares: bool) -> Result<String, String> {
+    let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    let differs = compares && output.status.code() == Some(1) && !out.is_empty();
+    if output.status.success() || differs {
+        return Ok(out);
+    }
+    Err(format!("`{line}` ended with {}: {err}", output.status))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{os::unix::process::ExitStatusExt as _, process::ExitStatus};
+
     use super::*;
+
+    #[test]
+    fn a_program_that_compares_may_end_with_1_where_it_prints_something() {
+        let ended = |compares: bool, code: i32, out: &str| {
+            let output = Output {
+                status: ExitStatus::from_raw(code << 8),
+                stdout: out.into(),
+                stderr: b"why".to_vec(),
+            };
+            text("agent plan --diff", &output, compares)
+        };
+        assert_eq!(ended(true, 0, "").as_deref(), Ok(""));
+        assert_eq!(ended(true, 0, "- a\n").as_deref(), Ok("- a\n"));
+        assert_eq!(ended(true, 1, "- a\n").as_deref(), Ok("- a\n"));
+        let none = "`agent plan --diff` ended with exit status: ";
+        assert_eq!(ended(true, 1, ""), Err(format!("{none}1: why")));
+        assert_eq!(ended(true, 2, "- a\n"), Err(format!("{none}2: why")));
+        assert_eq!(ended(false, 1, "half a dump\n"), Err(format!("{none}1: why")));
+    }
 
     #[test]
     fn logs_of_pods_that_are_gone_are_left_out() {

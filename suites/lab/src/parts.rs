@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use cluster::{
     AgentControl, AgentState, ApiEndpoint, ApiFault, ApiServer, Capability, Cluster, ClusterError,
     ControlPlaneFaults, EVERY_PIN, FaultLease, NodeAccess, OutsideClient, Parts, Place, PodAccess, Stop,
-    Variant, spawn::Placed,
+    Variant, kernel_has_sctp, spawn::Placed,
 };
 
 use super::{
@@ -82,7 +82,7 @@ impl PodAccess for LabAccess {
 #[async_trait]
 impl NodeAccess for LabAccess {
     fn capabilities(&self) -> BTreeSet<Capability> {
-        BTreeSet::from([
+        let mut all = BTreeSet::from([
             Capability::HostNetwork,
             Capability::Baseline,
             Capability::CgroupAbove,
@@ -94,7 +94,11 @@ impl NodeAccess for LabAccess {
             Capability::ThousandsOfServices,
             Capability::StartsWithoutApi,
             Capability::NarrowHop,
-        ])
+        ]);
+        if kernel_has_sctp() {
+            all.insert(Capability::Sctp);
+        }
+        all
     }
 
     async fn command(&self, node: &str, argv: &[String]) -> Result<Placed, ClusterError> {
@@ -205,6 +209,12 @@ impl AgentControl for LabAccess {
     async fn dump(&self, node: &str) -> Result<Option<String>, ClusterError> {
         let dump = evidence::dump(self, node).await.transpose();
         dump.map_err(|why| ClusterError::failed(format!("read what the agent of {node} has programmed"), why))
+    }
+
+    async fn differences(&self, node: &str) -> Result<Option<String>, ClusterError> {
+        let differences = evidence::differences(self, node).await.transpose();
+        let what = || format!("compare what the agent of {node} has programmed with what the API lists");
+        differences.map_err(|why| ClusterError::failed(what(), why))
     }
 
     async fn evidence(&self, folder: &Path) -> Result<(), ClusterError> {

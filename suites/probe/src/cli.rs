@@ -1,7 +1,7 @@
 //! Command line of `probe`, and of `plumbline probe`.
 
 use std::{
-    io::{self, BufRead, Read},
+    io::{self, BufRead, Read, Write as _},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
@@ -21,6 +21,7 @@ use nix::{
 use oracle::history::PodIdentity;
 use tokio::{
     io::{AsyncWriteExt as _, BufReader},
+    runtime::Builder,
     signal::unix::{SignalKind, signal},
 };
 use tokio_util::sync::CancellationToken;
@@ -31,8 +32,10 @@ use crate::{
         self, MAX_PLAN, Transfer,
         control::{self, Request},
     },
+    load::{self, Answering, Work},
     packets::{Sent, capture, send},
-    serve::{Mode, ServeConfig, Server},
+    serve::{Mode, READY, ServeConfig, Server},
+    wire,
 };
 
 /// The client and server that run in pods.
@@ -65,6 +68,11 @@ pub enum ProbeArgs {
     /// Send and receive many bytes over one TCP connection, and write the attempt to stdout as a JSON line: answered if
     /// all of them arrived as they were sent. The server logs the nonce when it has received all.
     Transfer(TransferArgs),
+    /// Answer load on four ports, with this server's name. For benchmarks.
+    Answer(AnswerArgs),
+    /// Make the same exchange again and again in one thread, and write how often it was answered, and how long that took,
+    /// to stdout as a JSON line; or connect until another server answers. For benchmarks.
+    Load(LoadArgs),
 }
 
 const PLANS: &str = r#"A plan has entries, which run concurrently; times are in milliseconds:
@@ -211,6 +219,45 @@ pub struct TransferArgs {
     limit: u64,
 }
 
+/// Arguments of `probe answer`.
+#[derive(Debug, Args)]
+pub struct AnswerArgs {
+    /// What it answers: at most 63 bytes.
+    #[arg(long)]
+    name: String,
+    /// The first of its ports: one connection for a request, and datagrams. Requests on a connection are answered on the next
+    /// port, streams are received on the one after it.
+    #[arg(long, value_name = "PORT")]
+    port: u16,
+}
+
+/// Arguments of `probe load`.
+#[derive(Debug, Args)]
+pub struct LoadArgs {
+    /// Where the server's port for this exchange is reached.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    to: SocketAddr,
+    /// How long.
+    #[arg(long = "for", value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    lasts: u64,
+    #[command(flatten)]
+    what: LoadWhat,
+}
+
+/// What `probe load` does.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct LoadWhat {
+    /// The exchange: connect (a connection with one request), request (on one connection), udp-flow (a datagram on one
+    /// socket), udp-new (on a new one), stream (64 KiB on one connection).
+    #[arg(long)]
+    work: Option<Work>,
+    /// Connect every millisecond until the server of this name answers, at most as long as that, and write when the
+    /// connection began.
+    #[arg(long, value_name = "NAME")]
+    until: Option<String>,
+}
+
 /// Arguments of `probe serve`.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
@@ -283,11 +330,19 @@ fn everywhere() -> Vec<IpAddr> {
     all
 }
 
-/// Runs a subcommand to its end.
+/// Runs a subcommand to its end, in one thread: probes are many processes at once.
+///
+/// The runtime is made here, not by callers: what polls a future is compiled with the crate that hands it over, and this
+/// one is optimised in every profile.
 ///
 /// # Errors
 /// What prevented its start, or ended it.
-pub async fn run(args: ProbeArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: ProbeArgs) -> anyhow::Result<ExitCode> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(carry_out(args))
+}
+
+async fn carry_out(args: ProbeArgs) -> anyhow::Result<ExitCode> {
     match args {
         ProbeArgs::Serve(args) => serve(*args).await?,
         ProbeArgs::Client(args) => client(args).await?,
@@ -297,10 +352,48 @@ pub async fn run(args: ProbeArgs) -> anyhow::Result<ExitCode> {
             capture(args.device_of, &args.address, io::stdout().lock()).context("failed to watch packets")?;
         }
         ProbeArgs::Transfer(args) => transfer(args).await?,
+        ProbeArgs::Answer(args) => answer(&args).await?,
+        ProbeArgs::Load(args) => load(&args)?,
         ProbeArgs::Send(args) => send(args.to, args.what, args.count)
             .with_context(|| format!("failed to send packets to {}", args.to))?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn answer(args: &AnswerArgs) -> anyhow::Result<()> {
+    // The last one takes IPv4 too.
+    let address = everywhere().pop().unwrap_or(Ipv4Addr::UNSPECIFIED.into());
+    let server = Answering::bind(&args.name, address, args.port)
+        .with_context(|| format!("failed to listen on port {} and the two after it", args.port))?;
+    let ended = CancellationToken::new();
+    cancel_on_signals(&ended)?;
+    eprintln!("{READY}port {}", server.port());
+    server.start();
+    ended.cancelled().await;
+    Ok(())
+}
+
+/// Between connections of `--until`.
+const PAUSE: Duration = Duration::from_millis(1);
+
+fn load(args: &LoadArgs) -> anyhow::Result<()> {
+    let lasts = Duration::from_millis(args.lasts);
+    let line = match (&args.what.work, &args.what.until) {
+        (Some(work), _) => {
+            let measured = load::measure(*work, args.to, lasts);
+            wire::line(&measured.with_context(|| format!("failed to reach {}", args.to))?)
+        }
+        (None, name) => {
+            let name = name.as_deref().unwrap_or_default();
+            // Its reader writes the change when this one watches.
+            eprintln!("{READY}it watches {}", args.to);
+            let seen = load::watch(args.to, name, PAUSE, lasts);
+            wire::line(
+                &seen.with_context(|| format!("{} was not reached at {} within {lasts:?}", name, args.to))?,
+            )
+        }
+    };
+    Ok(io::stdout().write_all(&line)?)
 }
 
 async fn serve(args: ServeArgs) -> anyhow::Result<()> {

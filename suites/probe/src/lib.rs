@@ -16,6 +16,7 @@
 //!   open), `fragments` and `fragment_capture` (fragments sent and seen), `transfer`, `tls`, `socket`; `output` and `history_buffer` (where attempts are
 //!   written), `control` (readers of a kept history).
 //! - `packets/`: `ring` (packets on all devices), `capture` (on one), `echo` (packets that no socket of TCP or UDP sends).
+//! - `load/`: exchanges by the thousand for benchmarks, and the server of them; they leave no history.
 //! - `serve/`: `tcp` and `udp` (one port each), `mode` (behaviours), `log`.
 mod clock;
 mod http;
@@ -26,6 +27,7 @@ mod wire;
 
 pub mod cli;
 pub mod client;
+pub mod load;
 pub mod packets;
 pub mod serve;
 

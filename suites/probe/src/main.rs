@@ -13,7 +13,6 @@ struct Arguments {
     command: ProbeArgs,
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> anyhow::Result<ExitCode> {
-    probe::cli::run(Arguments::parse().command).await
+fn main() -> anyhow::Result<ExitCode> {
+    probe::cli::run(Arguments::parse().command)
 }

@@ -1,7 +1,10 @@
 //! Sockets that make connections: of TCP, and of SCTP with one association each (sctp(7), one-to-one style), used
 //! alike.
 
-use std::{io, net::SocketAddr};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+};
 
 use socket2::{Domain, Socket, Type};
 use tokio::net::TcpSocket;
@@ -37,4 +40,38 @@ pub(crate) fn socket(protocol: Protocol, address: SocketAddr) -> io::Result<TcpS
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(protocol))?;
     socket.set_nonblocking(true)?;
     Ok(TcpSocket::from_std_stream(socket.into()))
+}
+
+/// The address that packets to a destination are sent from. An association from a socket that is bound to no address has all of its
+/// host's (RFC 9260, 5.1.2), and its peer sends to any of these: past the Service that it was opened through.
+///
+/// A raw socket asks the kernel's routes, as no program of a Service load balancer looks at its `connect`. `None`: that is not
+/// permitted, as in most pods, which have one address.
+///
+/// # Errors
+/// No route.
+pub(crate) fn source(destination: SocketAddr) -> io::Result<Option<IpAddr>> {
+    let family = Domain::for_address(destination);
+    let raw = match Socket::new(family, Type::RAW, Some(socket2::Protocol::SCTP)) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
+        raw => raw?,
+    };
+    raw.connect(&SocketAddr::new(destination.ip(), 0).into())?;
+    Ok(raw.local_addr()?.as_socket().map(|local| local.ip()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_to_loopback_are_sent_from_there() {
+        for address in ["127.0.0.1:80", "[::1]:80"] {
+            let address: SocketAddr = address.parse().unwrap();
+            match source(address).unwrap() {
+                Some(found) => assert_eq!(found, address.ip()),
+                None => testing::skip(&testing::current(), "raw sockets are not permitted"),
+            }
+        }
+    }
 }

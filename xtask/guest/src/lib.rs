@@ -81,8 +81,9 @@ pub enum Event {
         step: String,
         /// Path of the file.
         path: String,
-        /// Text of the file.
-        text: String,
+        /// The file, which may be compressed; base64 in the event.
+        #[serde(with = "as_base64")]
+        bytes: Vec<u8>,
     },
     /// A program has ended.
     Ended {
@@ -114,6 +115,20 @@ pub enum End {
     Limit,
 }
 
+mod as_base64 {
+    use base64::{Engine as _, prelude::BASE64_STANDARD};
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&BASE64_STANDARD.encode(bytes))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        BASE64_STANDARD.decode(text).map_err(D::Error::custom)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,7 +138,7 @@ mod tests {
         let told = Event::File {
             step: "lab".to_owned(),
             path: "/run/report.yaml".to_owned(),
-            text: "two\nlines \u{1b}[0m".to_owned(),
+            bytes: b"two\nlines \x1b[0m \xff\0".to_vec(),
         };
         let line = serde_json::to_string(&told).unwrap();
         assert!(!line.contains('\n'), "{line}");

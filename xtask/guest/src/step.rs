@@ -37,11 +37,11 @@ pub(crate) fn run(step: &Step, send: &(impl Fn(Event) + Sync)) {
     });
     let mut left = MOST_SENT;
     for path in &step.files {
-        let omitted = send_files(Path::new(path), &mut left, &|path, text| {
+        let omitted = send_files(Path::new(path), &mut left, &|path, bytes| {
             send(Event::File {
                 step: name(),
                 path: path.display().to_string(),
-                text,
+                bytes,
             });
         });
         if omitted > 0 {
@@ -62,7 +62,7 @@ pub(crate) fn run(step: &Step, send: &(impl Fn(Event) + Sync)) {
 
 /// Sends a file, or the files below a folder in the order of their names, as long as there are bytes left for a whole
 /// one; returns the number of omitted files. Missing paths and special files are ignored.
-fn send_files(path: &Path, left: &mut usize, send: &dyn Fn(&Path, String)) -> usize {
+fn send_files(path: &Path, left: &mut usize, send: &dyn Fn(&Path, Vec<u8>)) -> usize {
     let Ok(about) = path.symlink_metadata() else {
         return 0;
     };
@@ -86,7 +86,7 @@ fn send_files(path: &Path, left: &mut usize, send: &dyn Fn(&Path, String)) -> us
     };
     *left = rest;
     fs::read(path).map_or(1, |bytes| {
-        send(path, String::from_utf8_lossy(&bytes).into_owned());
+        send(path, bytes);
         0
     })
 }
@@ -190,11 +190,11 @@ mod tests {
         let told = |path: &Path, most: usize| {
             let all = RefCell::new(Vec::new());
             let mut left = most;
-            let omitted = send_files(path, &mut left, &|path, text| {
-                all.borrow_mut().push((path.to_path_buf(), text));
+            let omitted = send_files(path, &mut left, &|path, bytes| {
+                all.borrow_mut().push((path.to_path_buf(), bytes));
             });
-            let names = all.into_inner().into_iter().map(|(path, text)| {
-                assert_eq!(fs::read_to_string(&path).unwrap(), text);
+            let names = all.into_inner().into_iter().map(|(path, bytes)| {
+                assert_eq!(fs::read(&path).unwrap(), bytes);
                 path.strip_prefix(folder.path()).unwrap().display().to_string()
             });
             (names.collect::<Vec<_>>().join(" "), omitted, left)

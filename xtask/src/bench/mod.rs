@@ -39,6 +39,13 @@ enum Command {
         #[arg(last = true, value_name = "ARGS")]
         run: Vec<String>,
     },
+    /// Implementations side by side in labs, as `plumbline bench`: the reference and kube-proxy, as far as its programs are
+    /// here; what a connection by a Service costs, and how soon a change is seen. Needs root, and nothing else running
+    Compare {
+        /// Passed on to `plumbline bench`, for example `-- --rounds 3 --services 10`
+        #[arg(last = true, value_name = "ARGS")]
+        bench: Vec<String>,
+    },
     /// The lab: three nodes up, 50 pods, 5,000 Services with three watchers, and down. Half a minute; needs root
     Lab,
 }
@@ -49,6 +56,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Datapath => datapath(),
         Command::Agent { seconds } => agent(*seconds),
         Command::E2e { run } => suite::bench(run),
+        Command::Compare { bench } => compare(bench),
         Command::Lab => lab(),
     }
 }
@@ -68,6 +76,16 @@ fn agent(seconds: u64) -> anyhow::Result<ExitCode> {
     command
         .current_dir(steps::root())
         .args(["--csv", CSV, "--seconds", &seconds.to_string()]);
+    steps::become_("bench", &mut command)
+}
+
+fn compare(bench: &[String]) -> anyhow::Result<ExitCode> {
+    ebpf::refresh()?;
+    // It is found beside the measuring one.
+    steps::optimised("reference-agent", "reference-agent")?;
+    let program = steps::optimised("plumbline", "plumbline")?;
+    let mut command = steps::as_root(&program, "making namespaces and cgroups")?;
+    command.current_dir(steps::root()).arg("bench").args(bench);
     steps::become_("bench", &mut command)
 }
 

@@ -1,13 +1,14 @@
 //! Whether a part has to run.
 //!
 //! A part is left out if the same inputs have passed: in an earlier run on such a machine, or in a commit that the
-//! caller names as passed.
+//! caller names as passed. Where neither is known, one that every night runs is left out if its own files have
+//! settled.
 
 use std::{cell::RefCell, collections::BTreeMap, path::Path};
 
 use super::{
     inputs::{Known, differences, digest},
-    parts::{Inputs, Part},
+    parts::{Inputs, Part, SETTLED},
     records::{Record, short},
     tree::{self, Files, Tree},
 };
@@ -29,6 +30,8 @@ pub(crate) struct Grounds<'a> {
     pub(crate) records: &'a [Record],
     /// A commit that passed, and the caller's name for it.
     pub(crate) base: Option<(&'a str, &'a Tree)>,
+    /// The files [`SETTLED`] commits ago, if there are as many.
+    pub(crate) earlier: Option<&'a Tree>,
     /// Whether all parts run.
     pub(crate) all: bool,
     /// Files of the commits in records.
@@ -74,7 +77,7 @@ impl Grounds<'_> {
         let Some((known, tree)) = self.now else {
             return run("without git it is not known what changed".to_owned());
         };
-        let files = known.read_by(&part.inputs, &tree.files)?;
+        let files = known.deciding(part, &tree.files)?;
         let inputs = digest(&files);
         let own = || {
             self.records
@@ -86,7 +89,7 @@ impl Grounds<'_> {
             return leave(format!("what it reads passed {}", record.shown()));
         }
         if let Some((name, base)) = self.base {
-            let before = known.read_by(&part.inputs, &base.files)?;
+            let before = known.deciding(part, &base.files)?;
             if digest(&before) == inputs {
                 return leave(format!("what it reads is as in {name} ({})", short(&base.commit)));
             }
@@ -104,12 +107,23 @@ impl Grounds<'_> {
         }
         // Only commits show what has changed since.
         let Some(last) = own().find(|record| !record.changed).or_else(|| own().next()) else {
+            if let Some(earlier) = self.earlier.filter(|_| part.nightly)
+                && known.deciding(part, &earlier.files)? == files
+            {
+                return leave(format!(
+                    "its own files are as {SETTLED} commits ago; every night runs it"
+                ));
+            }
             return run("it has not passed here yet".to_owned());
         };
         let before = match self.commits.files(&last.commit) {
-            Some(before) if !last.changed => known.read_by(&part.inputs, &before)?,
+            Some(before) if !last.changed => known.deciding(part, &before)?,
             _ => return run(format!("what it reads is not what passed {}", last.shown())),
         };
+        if before == files && last.machine == machine {
+            // The record is of a time when more files decided.
+            return leave(format!("what it reads is as when it passed {}", last.shown()));
+        }
         run(format!(
             "{} when it passed {}",
             differ(known, &before, &files),
@@ -167,7 +181,7 @@ mod tests {
             .map(|part| Record {
                 part: part.name.to_owned(),
                 when: records::now(),
-                inputs: digest(&known.read_by(&part.inputs, &before.files).unwrap()),
+                inputs: digest(&known.deciding(part, &before.files).unwrap()),
                 machine: "this".to_owned(),
                 commit: before.commit.clone(),
                 changed: false,
@@ -179,6 +193,7 @@ mod tests {
             now: Some((&known, &after)),
             records: &records,
             base: None,
+            earlier: None,
             all: false,
             commits: Commits::of(&root),
         };
@@ -305,7 +320,9 @@ mod tests {
     }
 
     #[test]
-    fn what_all_depend_on_or_no_part_knows_makes_everything_run() {
+    fn what_all_depend_on_or_no_part_knows_makes_everything_run_but_what_every_night_does() {
+        let mut expected = everything();
+        expected.retain(|part| !["miri", "fuzz"].contains(part));
         for path in [
             "Cargo.lock",
             "Cargo.toml",
@@ -317,10 +334,76 @@ mod tests {
             "new/folder/file.rs",
             "suites/new/src/lib.rs",
         ] {
-            check(path, &[&everything()]);
+            check(path, &[&expected]);
         }
         let all = run_after(|files| drop(files.remove("Cargo.lock")), "this");
-        assert_eq!(sorted(&[&all]), everything());
+        assert_eq!(sorted(&[&all]), expected);
+    }
+
+    #[test]
+    fn without_records_what_every_night_runs_is_left_out_where_its_own_files_have_settled() {
+        let root = crate::steps::root();
+        let parts = table::parts();
+        let known = Known::new(Packages::find().unwrap(), parts.iter().map(|part| &part.inputs)).unwrap();
+        let now = before();
+        let left_out = |earlier: Option<&Tree>| -> Vec<&'static str> {
+            let grounds = Grounds {
+                now: Some((&known, &now)),
+                records: &[],
+                base: None,
+                earlier,
+                all: false,
+                commits: Commits::of(&root),
+            };
+            let left = |part: &&Part| part.is_judged() && !grounds.decide(part, "this").unwrap().runs;
+            parts.iter().filter(left).map(|part| part.name).collect()
+        };
+        let edited = |path: &str| {
+            let mut earlier = before();
+            earlier.files.insert(path.to_owned(), "100644 blob 0".to_owned());
+            earlier
+        };
+        assert!(left_out(None).is_empty());
+        assert_eq!(left_out(Some(&edited("Cargo.lock"))), ["miri", "fuzz"]);
+        assert_eq!(left_out(Some(&edited("ebpf/packets/src/new.rs"))), ["miri"]);
+        assert!(left_out(Some(&edited("ebpf/flow/src/lib.rs"))).is_empty());
+    }
+
+    #[test]
+    fn a_record_of_when_more_files_decided_counts_by_the_files_of_its_commit() {
+        let root = crate::steps::root();
+        let parts = table::parts();
+        let known = Known::new(Packages::find().unwrap(), parts.iter().map(|part| &part.inputs)).unwrap();
+        let part = parts.iter().find(|part| part.name == "miri").unwrap();
+        let runs = |edited: &str, machine: &str| {
+            let before = before();
+            let mut now = before.clone();
+            now.files.insert(edited.to_owned(), "100644 blob 0".to_owned());
+            let record = Record {
+                part: "miri".to_owned(),
+                when: records::now(),
+                inputs: "of more files".to_owned(),
+                machine: "this".to_owned(),
+                commit: before.commit.clone(),
+                changed: false,
+            };
+            let commits = Commits {
+                root: &root,
+                found: RefCell::new(BTreeMap::from([(before.commit, Some(before.files))])),
+            };
+            let grounds = Grounds {
+                now: Some((&known, &now)),
+                records: &[record],
+                base: None,
+                earlier: None,
+                all: false,
+                commits,
+            };
+            grounds.decide(part, machine).unwrap().runs
+        };
+        assert!(!runs("Cargo.lock", "this"));
+        assert!(runs("Cargo.lock", "another"));
+        assert!(runs("ebpf/flow/src/lib.rs", "this"));
     }
 
     #[test]
@@ -353,7 +436,7 @@ mod tests {
             commit: before.commit.clone(),
             changed,
         };
-        let passed = digest(&known.read_by(&mutants.inputs, &after.files).unwrap());
+        let passed = digest(&known.deciding(mutants, &after.files).unwrap());
         let why = |records: &[Record], all| {
             let commits = Commits::of(&root);
             commits
@@ -364,6 +447,7 @@ mod tests {
                 now: Some((&known, &after)),
                 records,
                 base: None,
+                earlier: None,
                 all,
                 commits,
             };

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     packages::Packages,
-    parts::{CHECKED_ALWAYS, COMMON, COMPILED_DOCUMENTS, Inputs, OUTSIDE, OUTSIDE_OF_TESTS},
+    parts::{CHECKED_ALWAYS, COMMON, COMPILED_DOCUMENTS, Inputs, OUTSIDE, OUTSIDE_OF_TESTS, Part},
     tree::Files,
 };
 
@@ -119,6 +119,20 @@ impl Known {
             .filter(|(path, _)| is_read(path))
             .map(|(path, entry)| (path.clone(), entry.clone()))
             .collect())
+    }
+
+    /// What decides whether a part runs: the files that it reads. Of one that every night runs, only its own: those of its
+    /// packages and paths.
+    ///
+    /// # Errors
+    /// The part names an unknown package.
+    pub(crate) fn deciding(&self, part: &Part, files: &Files) -> anyhow::Result<Files> {
+        if !part.nightly {
+            return self.read_by(&part.inputs, files);
+        }
+        let own = set(&part.inputs, &self.packages)?;
+        let files = files.iter().filter(|(path, _)| own.has(path));
+        Ok(files.map(|(path, entry)| (path.clone(), entry.clone())).collect())
     }
 
     fn is_unknown(&self, path: &str) -> bool {

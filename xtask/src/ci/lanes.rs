@@ -7,13 +7,15 @@ use nix::sys::signal::{SigSet, Signal};
 
 use super::{
     board::{Board, Finished, Found, Outcome},
-    job::{self, Jobs},
     parts::{BUILT, Inputs, Lane, Part, Work},
     plan::{Planned, Run},
     shown, test_programs,
     work::{self, RunningPart},
 };
-use crate::steps;
+use crate::{
+    job::{self, Jobs},
+    steps,
+};
 
 /// Default reason of a part that did not finish.
 const STOPPED: &str = "stopped by a signal";

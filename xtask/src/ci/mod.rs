@@ -6,7 +6,7 @@
 //! | `tree`, `packages`, `inputs` | files of the work tree or of a commit; files that a part reads, and their digest |
 //! | `records`, `decide` | what has passed before; whether a part runs, and why |
 //! | `plan`, `lanes` | what runs; concurrent lanes, until all have ended |
-//! | `board`, `job`, `work` | shared state of lanes; commands and their times; the work of each part |
+//! | `board`, `work` | shared state of lanes; the work of each part |
 //! | `suite` | a run of the suite, and what runs again |
 //! | `test_programs` | results in the test programs' output |
 //! | `shown` | tables |
@@ -25,7 +25,6 @@
 mod board;
 mod decide;
 mod inputs;
-pub(crate) mod job;
 mod lanes;
 mod packages;
 mod parts;
@@ -47,7 +46,8 @@ pub(crate) const CACHE: &str = "PLUMBLINE_CI_CACHE";
 
 /// Runs everything that a change must pass: lint, tests, checks of the eBPF programs, the suite in labs and clusters,
 /// mutants. Lint, docs and tests always run. Another part is left out if the same files that it reads, and those that all
-/// parts depend on, have passed it before on this machine; omitted parts are listed with the reason.
+/// parts depend on, have passed it before on this machine. Miri and fuzzing, which every night runs, are left out if their
+/// own files have, or are as 20 commits ago where nothing is recorded. Omitted parts are listed with the reason.
 ///
 /// `.ci/run` does the same on a new machine, with builds that are made once.
 #[derive(clap::Args)]

@@ -9,8 +9,14 @@ pub(crate) struct Part {
     pub(crate) after: &'static [&'static str],
     pub(crate) needs: Vec<Need>,
     pub(crate) inputs: Inputs,
+    /// Whether the nightly run has it, too. Then only its own files decide, without [`COMMON`]; where nothing is recorded, as
+    /// on a new machine, it is left out if [`SETTLED`] commits have not touched these.
+    pub(crate) nightly: bool,
     pub(crate) work: Work,
 }
+
+/// So many commits in a row were judged, and some nights with them.
+pub(crate) const SETTLED: u32 = 20;
 
 impl Part {
     /// Whether the part is more than preparation for others.

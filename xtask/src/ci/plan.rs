@@ -15,7 +15,7 @@ use super::{
     decide::{Commits, Decision, Grounds},
     inputs::{Known, digest},
     packages::Packages,
-    parts::{Inputs, Part, Work},
+    parts::{Inputs, Part, SETTLED, Work},
     records::{self, Record, Records},
     table,
     tree::{self, Tree},
@@ -81,10 +81,13 @@ impl Run {
         let root = &self.root;
         let base = arguments.base.as_deref().filter(|base| !base.is_empty());
         let base_tree = base.map(|base| tree::of_commit(root, base)).transpose()?;
+        // A repository with fewer commits, or a shallow clone of it, has none.
+        let earlier = tree::of_commit(root, &format!("HEAD~{SETTLED}")).ok();
         let grounds = Grounds {
             now: self.tree.as_ref().map(|tree| (&self.known, tree)),
             records: &records,
             base: base.zip(base_tree.as_ref()),
+            earlier: earlier.as_ref(),
             all: arguments.all,
             commits: Commits::of(root),
         };
@@ -170,12 +173,12 @@ impl Run {
         let Some(tree) = &self.tree else {
             return Ok(());
         };
-        let inputs = digest(&self.known.read_by(&part.inputs, &tree.files)?);
+        let inputs = digest(&self.known.deciding(part, &tree.files)?);
         if !passed {
             return self.records.forget(part.name, &inputs);
         }
         let now = tree::of_work_tree(&self.root)?;
-        if digest(&self.known.read_by(&part.inputs, &now.files)?) != inputs {
+        if digest(&self.known.deciding(part, &now.files)?) != inputs {
             bail!("what it reads was changed meanwhile");
         }
         let record = Record {
@@ -207,7 +210,7 @@ impl Run {
         let (Some(tree), Some(part), false) = (&self.tree, part, plan.iter().any(runs)) else {
             return Ok(None);
         };
-        let inputs = digest(&self.known.read_by(&part.inputs, &tree.files)?);
+        let inputs = digest(&self.known.deciding(part, &tree.files)?);
         let machine = self.machine(part, &mut BTreeMap::new())?;
         let kept = self.records.kept(&inputs, &machine);
         Ok(kept.is_file().then_some(kept))
@@ -261,7 +264,7 @@ pub(super) mod tests {
         let folder = tree::tests::repository();
         let parts = table::parts();
         let run = run_in(folder.path(), &parts);
-        let part = parts.iter().find(|part| part.name == "fuzz").unwrap();
+        let part = parts.iter().find(|part| part.name == "verifier").unwrap();
         let why = String::new();
         let decision = Decision { runs: true, why };
         match before {

@@ -20,6 +20,7 @@ const fn setup(name: &'static str, lane: Lane, after: &'static [&'static str]) -
         after,
         needs: Vec::new(),
         inputs: Inputs::OfParts(&[]),
+        nightly: false,
         work: Work::Setup,
     }
 }
@@ -37,6 +38,7 @@ fn check(
         after,
         needs: Vec::new(),
         inputs,
+        nightly: false,
         work: Work::Cargo(command),
     }
 }
@@ -53,6 +55,7 @@ fn suite(name: &'static str, needs: Vec<Need>, suite: Suite) -> Part {
             tests: false,
             paths: &[],
         },
+        nightly: false,
         work: Work::Suite(suite),
     }
 }
@@ -96,6 +99,7 @@ fn tests() -> Vec<Part> {
                 want("browser", "chromium"),
             ],
             inputs: Inputs::Everything,
+            nightly: false,
             work: Work::Tests,
         },
     ]
@@ -160,6 +164,7 @@ fn checks() -> Vec<Part> {
         },
         Part {
             needs: vec![need("nightly", "miri")],
+            nightly: true,
             ..check(
                 "miri",
                 &[BUILT],
@@ -191,22 +196,25 @@ fn checks() -> Vec<Part> {
         ),
         // A change is judged by cases that the last change passed, too: new seeds are for the nightly run (chaos.yml),
         // and for developers of the programs.
-        check(
-            "fuzz",
-            &["test"],
-            of(&["lb-packets"]),
-            &[
-                "xtask",
-                "ebpf",
+        Part {
+            nightly: true,
+            ..check(
                 "fuzz",
-                "--seed",
-                "1",
-                "--cases",
-                "100000",
-                "--time-limit",
-                "60",
-            ],
-        ),
+                &["test"],
+                of(&["lb-packets"]),
+                &[
+                    "xtask",
+                    "ebpf",
+                    "fuzz",
+                    "--seed",
+                    "1",
+                    "--cases",
+                    "100000",
+                    "--time-limit",
+                    "60",
+                ],
+            )
+        },
         // Documents of this repository are read as a whole, and what they name is in many packages. Builds the programs as
         // `mutants` does: with other features, they would be replaced while tests or e2e start them.
         Part {
@@ -238,6 +246,7 @@ fn labs() -> Vec<Part> {
             after: &["test", "e2e"],
             needs: Vec::new(),
             inputs: of(&["plumbline", "reference-agent", "mutants"]),
+            nightly: false,
             work: Work::Mutants,
         },
     ]
@@ -323,6 +332,7 @@ fn clusters() -> Vec<Part> {
             after: &["test", "e2e", "mutants"],
             needs: vec![need("kind-host", "kind")],
             inputs: of(&["plumbline", "mutants"]),
+            nightly: false,
             work: Work::Cargo(&[
                 "xtask",
                 "brand-x",

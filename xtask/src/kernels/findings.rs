@@ -1,6 +1,6 @@
 //! Results of a machine's events for its kernel.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
 use guest::{End, Event, Plan, Step};
 
@@ -97,7 +97,7 @@ pub(super) fn of(kernel: &Kernel, plan: &Plan, outcome: &Outcome) -> Findings {
 struct Program<'a> {
     step: &'a Step,
     lines: Vec<&'a str>,
-    files: Vec<&'a str>,
+    files: Vec<Cow<'a, str>>,
     end: Option<(End, Duration)>,
 }
 
@@ -113,7 +113,9 @@ impl<'a> Program<'a> {
         for event in events {
             match event {
                 Event::Line { step, text } if step == name => program.lines.push(text),
-                Event::File { step, text, .. } if step == name => program.files.push(text),
+                Event::File { step, bytes, .. } if step == name => {
+                    program.files.push(String::from_utf8_lossy(bytes));
+                }
                 Event::Ended {
                     step,
                     end,
@@ -266,7 +268,7 @@ mod tests {
         Event::File {
             step: step.to_owned(),
             path: String::new(),
-            text: text.to_owned(),
+            bytes: text.as_bytes().to_vec(),
         }
     }
 
@@ -330,7 +332,7 @@ mod tests {
             line("sockets", "test result: ok. 2 passed; 0 failed; 1 ignored"),
             file("sockets", "a::one: no TCX\n"),
             end("sockets", End::Code(0)),
-            file("lab", &report(&["pass"; 4])),
+            file("lab", &report(&["pass"; 5])),
             end("lab", End::Code(0)),
         ]);
         let found = findings(&[Part::Sockets, Part::Lab], events, Stop::Over);
@@ -344,7 +346,7 @@ mod tests {
         assert_eq!((tests.passed, tests.skipped.len()), (1, 1));
         assert_eq!(
             found.cases.len(),
-            4,
+            5,
             "the row over all cases was not asked for: {found:?}"
         );
     }
@@ -380,7 +382,7 @@ mod tests {
             let found = findings(&[Part::Lab], [first(), lab].concat(), Stop::Over);
             found.problems.join("\n")
         };
-        let said = lab(&["pass", "inconclusive", "fail", "pass"]);
+        let said = lab(&["pass", "inconclusive", "fail", "pass", "pass"]);
         assert!(
             said.ends_with("release-prefix-null-slice inconclusive, stale-sock-legacy-multi fail"),
             "{said}"

@@ -85,9 +85,9 @@ impl Listener<'_> {
                     self.show(&format!("{step}: {} after {seconds:.1} s", ended(*end)));
                     deadline = Instant::now() + GRACE;
                 }
-                Event::File { step, path, text } => {
+                Event::File { step, path, bytes } => {
                     deadline = deadline.max(Instant::now() + GRACE);
-                    keep(&self.left.join(step), path, text)?;
+                    keep(&self.left.join(step), path, bytes)?;
                 }
                 Event::Failed { .. } | Event::Over => {}
             }
@@ -107,7 +107,7 @@ impl Listener<'_> {
 }
 
 /// Writes a file of the machine below a folder, at the path that it had in the machine.
-fn keep(folder: &Path, path: &str, text: &str) -> anyhow::Result<()> {
+fn keep(folder: &Path, path: &str, bytes: &[u8]) -> anyhow::Result<()> {
     // Programs in the machine have chosen the path.
     let inside: PathBuf = Path::new(path)
         .components()
@@ -116,7 +116,7 @@ fn keep(folder: &Path, path: &str, text: &str) -> anyhow::Result<()> {
     let file = folder.join(inside);
     let write = || {
         file.parent().map_or(Ok(()), fs::create_dir_all)?;
-        fs::write(&file, text)
+        fs::write(&file, bytes)
     };
     write().with_context(|| format!("failed to write {}", file.display()))
 }
@@ -139,7 +139,7 @@ mod tests {
     fn what_a_machine_left_is_kept_below_its_folder() {
         let folder = tempfile::tempdir().unwrap();
         for path in ["/run/out/report.yaml", "../../run/out/evidence/a/b"] {
-            keep(&folder.path().join("lab"), path, path).unwrap();
+            keep(&folder.path().join("lab"), path, path.as_bytes()).unwrap();
             let inside = path.trim_start_matches("../").trim_start_matches('/');
             let kept = folder.path().join("lab").join(inside);
             assert_eq!(fs::read_to_string(kept).unwrap(), path);

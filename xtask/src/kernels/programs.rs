@@ -36,12 +36,14 @@ pub(super) enum Part {
     Lab,
 }
 
-/// Cases that run in the lab: of each outage and of basic Services, as few as show that all parts work on the kernel.
-const CASES: [&str; 4] = [
+/// Cases that run in the lab: of each outage and of basic Services, as few as show that all parts work on the kernel; and SCTP,
+/// which not every host has.
+const CASES: [&str; 5] = [
     "clusterip-from-pod",
     "release-prefix-null-slice",
     "stale-sock-legacy-multi",
     "uninstall-leaves-nothing",
+    "sctp-served",
 ];
 
 /// Factor for the suite's limits: an emulated processor is ten to twenty times as slow.

@@ -8,9 +8,10 @@
 //! they are disruptive, of IPv4, or of both families where a case needs both. Many runs are concurrent, the longest by the durations of the agent without a bug first.
 //! Inconclusive cases run once more.
 //!
-//! `brand_x.rs`: a mutant as a user's implementation; `list.rs`: the mutants; `trial.rs`: one run; `room.rs`: when it
+//! `brand_x.rs`: a mutant as a user's implementation; `by_chaos.rs`: schedules instead of cases; `list.rs`: the mutants; `trial.rs`: one run; `room.rs`: when it
 //! begins; `outcome.rs`: its results; `table.rs`: the printed tables.
 pub(crate) mod brand_x;
+mod by_chaos;
 mod list;
 pub(crate) mod outcome;
 mod room;
@@ -31,6 +32,7 @@ use std::{
 };
 
 use self::{
+    by_chaos::Seeds,
     list::list,
     outcome::{Outcome, Outcomes, joined},
     table::{matrix, rows},
@@ -42,7 +44,7 @@ use anyhow::bail;
 /// Runs the suite against each mutant and prints mutant × case; fails if one survives.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Exit codes: 0 every mutant was killed, 1 one survived, 2 it or a trial could not run."
+    after_help = "Exit codes: 0 every mutant was killed (by chaos: found), 1 one survived, 2 it or a trial could not run."
 )]
 pub(crate) struct Arguments {
     /// Only mutants whose name contains this text
@@ -54,6 +56,18 @@ pub(crate) struct Arguments {
     /// Run every case on every mutant, which takes hours: shows which cases catch which bugs
     #[arg(long)]
     every_case: bool,
+    /// Instead of cases, play schedules of chaos on each mutant until one fails, with these seeds in turn: shows how many
+    /// it takes. Without the last, such as 1..21
+    #[arg(long, value_name = "FROM..TO", conflicts_with_all = ["every_case", "baseline", "run"])]
+    by_chaos: Option<Seeds>,
+    /// How long each of these schedules lasts
+    #[arg(
+        long = "for",
+        value_name = "DURATION",
+        default_value = "20s",
+        requires = "by_chaos"
+    )]
+    lasts: String,
     /// Read the verdicts of the agent without a bug from an earlier report.yaml instead of running it again.
     /// Repeatable, for a second run of its inconclusive cases: a case that failed in any has failed
     #[arg(long, value_name = "FILE")]
@@ -161,6 +175,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         );
     }
     steps::ask_for_root("making the clusters")?;
+    let most = processors() * PER_PROCESSOR;
+    if let Some(seeds) = arguments.by_chaos {
+        let jobs = arguments.jobs.map_or(most, NonZero::get);
+        return Ok(by_chaos::search(&mutants, seeds, &arguments.lasts, jobs));
+    }
     // Every case runs in the families that were asked for.
     if arguments.every_case || arguments.run.iter().any(|argument| argument == DUAL) {
         for mutant in &mut mutants {
@@ -196,13 +215,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut by_mutant: BTreeMap<&str, Outcomes> = BTreeMap::new();
     let mut not_run: BTreeMap<&str, anyhow::Error> = BTreeMap::new();
     // A run of all cases uses the machine fully.
-    let most = if arguments.every_case {
-        1
-    } else {
-        processors() * PER_PROCESSOR
-    };
+    let most = if arguments.every_case { 1 } else { most };
     let jobs = arguments.jobs.map_or(most, NonZero::get);
-    let first = side_by_side(&trials, jobs, &arguments.run);
+    let first = side_by_side(&trials, jobs, |trial| trial.run(&arguments.run));
     let open: Vec<Trial<'_>> = first
         .iter()
         .filter_map(|(trial, tried)| trial.open(tried))
@@ -213,7 +228,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             open.len()
         );
     }
-    let again = side_by_side(&open, jobs.min(processors() * ONCE_MORE), &arguments.run);
+    let again = side_by_side(&open, jobs.min(processors() * ONCE_MORE), |trial| {
+        trial.run(&arguments.run)
+    });
     for (trial, tried) in first.into_iter().chain(again) {
         match tried {
             Ok(outcomes) => {
@@ -321,28 +338,28 @@ impl Mutant {
     }
 }
 
-/// Runs all trials, at most this many concurrently, whatever the results are.
-fn side_by_side<'a, 'b>(
-    trials: &'b [Trial<'a>],
+/// Does something with all of these, at most this many at once, each when the machine has room, whatever the results are.
+fn side_by_side<'a, T: Sync, R: Send>(
+    all: &'a [T],
     jobs: usize,
-    more: &[String],
-) -> Vec<(&'b Trial<'a>, anyhow::Result<Outcomes>)> {
-    let next = Mutex::new(trials.iter());
+    work: impl Fn(&'a T) -> R + Sync,
+) -> Vec<(&'a T, R)> {
+    let next = Mutex::new(all.iter());
     let results = Mutex::new(Vec::new());
-    // Each trial waits for room while it holds up the next ones.
+    // Each waits for room while it holds up the next ones.
     let turn = || {
         let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
-        let trial = next.next()?;
+        let one = next.next()?;
         room::wait();
-        Some(trial)
+        Some(one)
     };
     thread::scope(|scope| {
         for _ in 0..jobs {
             scope.spawn(|| {
-                while let Some(trial) = turn() {
-                    let outcomes = trial.run(more);
+                while let Some(one) = turn() {
+                    let result = work(one);
                     let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
-                    results.push((trial, outcomes));
+                    results.push((one, result));
                 }
             });
         }

@@ -15,7 +15,7 @@ use super::{
     DUAL, Mutant, OUT, UNMUTATED,
     outcome::{Outcomes, outcomes},
 };
-use crate::steps;
+use crate::{job, steps};
 
 /// A run of the suite.
 pub(super) struct Trial<'a> {
@@ -96,7 +96,7 @@ impl<'a> Trial<'a> {
         let errors = file.try_clone()?;
         eprintln!("  ==> {name}: starts; all it says goes to {out}/output.log");
         let begin = Instant::now();
-        let mut child = command
+        let mut child = job::bound(command)
             .stdout(Stdio::piped())
             .stderr(errors)
             .spawn()

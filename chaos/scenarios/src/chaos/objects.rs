@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 
 use super::{
     schedule::{BACKENDS, NODE_PORTS, Namespace},
-    shapes::{PORT, Shapes, TARGETS, TRANSPORTS, target},
+    shapes::{self, PORT, Shapes, TARGETS, TRANSPORTS, target},
     words,
     world::{self, BALANCED, Call, Front, Served, World},
 };
@@ -86,11 +86,9 @@ impl Dialled {
 }
 
 impl<'a> Staged<'a> {
-    /// Creates backends, Services and slices: the first state of the world.
-    pub(super) async fn create(cx: &'a Context) -> Result<Self, Halt> {
-        let family = *cx
-            .families()
-            .first()
+    /// Creates backends, Services and slices: the first state of the world, in one of the cluster's families by the seed.
+    pub(super) async fn create(cx: &'a Context, seed: u64) -> Result<Self, Halt> {
+        let family = shapes::family(&cx.families(), seed)
             .ok_or_else(|| Halt::Harness("the cluster has no address family".to_owned()))?;
         let prefixes = cx.namespace().await?;
         let namespaces = BTreeMap::from([

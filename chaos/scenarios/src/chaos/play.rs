@@ -14,7 +14,7 @@ use harness::{
     fence,
     flows::Flows,
     history::now_us,
-    objects_left, probing,
+    objects_left, probing, programmed,
     verdict::Halt,
     waiting::{Within, has_lasted},
 };
@@ -53,7 +53,7 @@ const ENOUGH: usize = 200;
 pub async fn play(cx: &Context, schedule: &Schedule, brief: bool) -> Result<ChaosHistory, Halt> {
     cx.phase("staging: Services, slices and backends");
     prepare(cx, schedule).await?;
-    let mut staged = Staged::create(cx).await?;
+    let mut staged = Staged::create(cx, schedule.seed).await?;
     let within = Within::from_now(cx.limits().service);
     fence::pass(cx).await?;
 
@@ -132,6 +132,12 @@ pub async fn play(cx: &Context, schedule: &Schedule, brief: bool) -> Result<Chao
     cx.phase("verdict: what clients saw against the order of the API");
     let history = history(cx, &staged, (began_us, &flows), &disturbances, attempts).await?;
     verdict(cx, &history);
+
+    cx.phase("verdict: agents have programmed what the API lists, and nothing else");
+    let within = Within::from_now(cx.limits().heal);
+    for node in cx.nodes() {
+        programmed::judge(cx, &format!("what {node} has programmed"), &node, within).await?;
+    }
 
     cx.phase("verdict: where all is as in the beginning, nodes hold no more than then");
     for call in staged.world().calls_to(&World::first()) {

@@ -30,6 +30,14 @@ pub fn target(service: u8) -> u16 {
     }
 }
 
+/// The family of a schedule's addresses: seeds have those of the cluster by turns, the even ones the first of two. An
+/// EndpointSlice that moves between Services needs one that both have.
+#[must_use]
+pub fn family(families: &[Family], seed: u64) -> Option<Family> {
+    let turn = seed.checked_rem(u64::try_from(families.len()).ok()?)?;
+    families.get(usize::try_from(turn).ok()?).copied()
+}
+
 /// Names, addresses and ports that a cluster has given.
 #[derive(Clone, Debug)]
 pub struct Shapes {
@@ -138,5 +146,21 @@ impl Shapes {
             },
             "endpoints": endpoints, "ports": TRANSPORTS.map(port),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_take_turns_in_the_families_of_a_cluster() {
+        let both = [Family::IPv4, Family::IPv6];
+        assert_eq!(
+            [0, 1, 8, 9].map(|seed| family(&both, seed)),
+            [both[0], both[1], both[0], both[1]].map(Some)
+        );
+        assert_eq!(family(&both[1..], 4), Some(Family::IPv6));
+        assert_eq!(family(&[], 4), None);
     }
 }

@@ -11,8 +11,7 @@ use std::{
 
 use cluster::{AgentState, Place};
 use harness::{
-    case::{Case, Families, Needs, Rights, Tier},
-    context::{Context, Options},
+    context::{About, Context, Options},
     fence,
     history::History,
     lasting_sockets::Keeper,
@@ -37,26 +36,13 @@ use crate::{
     step::{Address, Backend, Change, Protocol, Service, Vantage},
 };
 
-/// A case for the harness, which makes clients and a fence for it. It is in no list of cases, and judges nothing.
-const STAGE: Case = Case {
+/// What the harness has to know to make clients and a fence. No case of any list has this id.
+const STAGE: About = About {
     id: "compare",
-    area: "scenarios",
-    claims: &[],
-    sentence: "two implementations do the same",
-    tier: Tier::Core,
-    features: &[],
-    needs: Needs {
-        nodes: 2,
-        families: Families::Any,
-        rights: Rights::Node,
-        also: &[],
-        target: &[],
-    },
-    disruptive: true,
     manifest: include_str!("staging.yaml"),
     longest: Duration::MAX,
-    takes_at_least: Duration::ZERO,
-    run: |_| Box::pin(async { Ok(()) }),
+    is_privileged: true,
+    removes_agents: false,
 };
 
 /// The Service whose endpoint is added and removed.
@@ -122,13 +108,7 @@ impl Side {
             path: folder.to_owned(),
             error,
         })?;
-        let cx = Context::start(
-            STAGE.about(),
-            Arc::new(lab.cluster().clone()),
-            options,
-            Arc::new(history),
-        )
-        .await?;
+        let cx = Context::start(STAGE, Arc::new(lab.cluster().clone()), options, Arc::new(history)).await?;
         let namespace = cx.namespace().await?;
         let mut side = Self {
             lab,

@@ -2,6 +2,10 @@
 //! clients reach only the new backends; the former ones, alive and answering, get nothing. What was opened through the
 //! former Service and keeps sending from its source port never reaches a new backend.
 //!
+//! A name is reused in two ways: at once, so that the deletion may be handled after the creation, and in order: the
+//! deletion of the Service, that of its EndpointSlice, which the garbage collector deletes later, and the creation are
+//! each handled before the next is written. An agent that forgets slices with their Service misses the second.
+//!
 //! Where the ClusterIP is reused, only connections are judged: datagrams have to follow the address to its new Service
 //! (`frontend-moves-owner`), and where they go is recorded. Where only the name is reused, no Service has the former
 //! ClusterIP, and neither connections nor datagrams to it may reach a new backend.
@@ -56,12 +60,20 @@ const TRANSPORTS: [Transport; 2] = [Transport::Tcp, Transport::Udp];
 const SOCKETS: u32 = 4;
 /// From the deletion of a Service to the creation of the next, at most.
 const AT_ONCE: Duration = Duration::from_secs(1);
+const REUSED: [What; 3] = [What::ClusterIp, What::Name, What::NameInOrder];
+
 /// What is reused.
-const REUSED: [&str; 2] = ["ClusterIP", "name"];
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    ClusterIp,
+    Name,
+    /// The name, where each write waits until nodes have handled the one before.
+    NameInOrder,
+}
 
 struct Reused {
     axis: String,
-    what: &'static str,
+    what: What,
     former: Frontends,
 }
 
@@ -74,9 +86,9 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let mut all = Vec::new();
     for family in cx.families() {
         for what in REUSED {
-            let values = values(&namespace, &format!("of-{what}"), family, &former, &Value::Null)?;
+            let values = values(&namespace, what.service(), family, &former, &Value::Null)?;
             all.push(Reused {
-                axis: format!("{family}, {what}"),
+                axis: format!("{family}, {}", what.name()),
                 what,
                 former: create(cx, family, &values).await?,
             });
@@ -125,6 +137,25 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     Ok(())
 }
 
+impl What {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::ClusterIp => "ClusterIP",
+            Self::Name => "name",
+            Self::NameInOrder => "name, in order",
+        }
+    }
+
+    /// The former Service.
+    const fn service(self) -> &'static str {
+        match self {
+            Self::ClusterIp => "of-clusterip",
+            Self::Name => "of-name",
+            Self::NameInOrder => "of-name-in-order",
+        }
+    }
+}
+
 impl Reused {
     /// The ClusterIP of a Service, which these backends must serve.
     fn at(&self, service: &Frontends, backends: &[Backend]) -> Vec<Destination> {
@@ -138,18 +169,22 @@ impl Reused {
     /// Deletes the former Service, and creates the one that has its ClusterIP or name.
     async fn replace(&self, cx: &Context, namespace: &str, new: &[Backend]) -> Result<Frontends, Halt> {
         let (family, former) = (self.former.family, &self.former.service);
-        let (name, cluster_ip) = if self.what == REUSED[0] {
-            ("next".to_owned(), json!(self.former.cluster_ip))
-        } else {
-            (format!("of-{}", self.what), Value::Null)
+        let (name, cluster_ip) = match self.what {
+            What::ClusterIp => ("next", json!(self.former.cluster_ip)),
+            What::Name | What::NameInOrder => (self.what.service(), Value::Null),
         };
-        let mut values = values(namespace, &name, family, new, &cluster_ip)?;
-        values["slice"] = json!(format!("next-{}-{family}", self.what).to_lowercase());
-        cx.objects().delete(former).await?;
+        let mut values = values(namespace, name, family, new, &cluster_ip)?;
+        values["slice"] = json!(format!("next-{}-{family}", self.what.service()).to_lowercase());
+        let slice = Key::slice(namespace, &former.name);
         let deleted = Instant::now();
-        cx.objects().delete(&Key::slice(namespace, &former.name)).await?;
+        for gone in [former, &slice] {
+            cx.objects().delete(gone).await?;
+            if self.what == What::NameInOrder {
+                fence::pass(cx).await?;
+            }
+        }
         let next = create(cx, family, &values).await?;
-        if deleted.elapsed() > AT_ONCE {
+        if self.what != What::NameInOrder && deleted.elapsed() > AT_ONCE {
             let why = format!(
                 "the next Service came after {:?}, and not within {AT_ONCE:?}",
                 deleted.elapsed()
@@ -164,7 +199,7 @@ impl Reused {
     fn is_judged(&self, attempt: &Attempt) -> bool {
         let is_first = attempt.exchange.is_some_and(|exchange| exchange.socket == 0);
         let is_connection = self.has_sent(attempt, Transport::Tcp) && is_first;
-        is_connection || (self.what != REUSED[0] && attempt.destination.ip() == self.former.cluster_ip)
+        is_connection || (self.what != What::ClusterIp && attempt.destination.ip() == self.former.cluster_ip)
     }
 
     fn has_sent(&self, attempt: &Attempt, transport: Transport) -> bool {

@@ -1,7 +1,7 @@
-//! Names of all cases: no two axes and no two cases share one. Each case runs against the lab's API server, in a
-//! cluster without anything else. Pods become ready and never answer, so that a case ends after its staging: at its
-//! first fence, or at the first fault that such a cluster cannot make. All objects created by then exist together, and
-//! are compared. Objects that a case creates later pass the same check as it runs, which is shown here to refuse.
+//! Names of all cases: no two axes and no two cases share one. Each case runs against a lab's API server of its own, in
+//! a cluster without anything else. Pods become ready and never answer, so that a case ends after its staging: at its
+//! first fence, or at the first fault that such a cluster cannot make. All objects created by then, of all cases, are
+//! compared. Objects that a case creates later pass the same check as it runs, which is shown here to refuse.
 //!
 //! `stage.rs`: that cluster.
 
@@ -68,9 +68,8 @@ fn what_a_manifest_names_itself_is_in_a_namespace_of_its_case() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_two_axes_cases_or_helpers_share_a_name() {
-    let stage = Stage::new(None).await;
-    none_is_refused(&run(&stage, cases::ALL).await);
-    let objects = stage.objects().await;
+    let (reports, objects) = run(async || Stage::new(None).await, cases::ALL).await;
+    none_is_refused(&reports);
     are_distinct(&objects);
 
     let all: BTreeSet<&str> = cases::ALL.iter().map(|case| case.id).collect();
@@ -95,14 +94,13 @@ async fn no_two_axes_cases_or_helpers_share_a_name() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nor_do_they_where_all_is_in_one_namespace() {
-    let stage = Stage::new(Some("shop")).await;
     let all: Vec<Case> = cases::ALL
         .iter()
         .filter(|case| case.needs.rights == Rights::Namespaced)
         .copied()
         .collect();
-    none_is_refused(&run(&stage, &all).await);
-    let objects = stage.objects().await;
+    let (reports, objects) = run(async || Stage::new(Some("shop")).await, &all).await;
+    none_is_refused(&reports);
     assert!(
         all.len() > 1 && staged(&objects).len() == all.len(),
         "{objects:?}"
@@ -113,7 +111,6 @@ async fn nor_do_they_where_all_is_in_one_namespace() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pods_of_cases_that_remove_an_agent_are_of_their_nodes_where_it_is_their_network() {
-    let stage = Stage::of_agents_network().await;
     let all: Vec<Case> = cases::ALL
         .iter()
         .filter(|case| case.needs.also.contains(&Capability::AgentCleanup))
@@ -121,7 +118,8 @@ async fn pods_of_cases_that_remove_an_agent_are_of_their_nodes_where_it_is_their
         .filter(|case| !case.needs.also.contains(&Capability::PodsWithoutAgents))
         .copied()
         .collect();
-    for report in run(&stage, &all).await {
+    let (reports, objects) = run(Stage::of_agents_network, &all).await;
+    for report in reports {
         let left_out = report.axes_not_enabled.join("; ");
         assert!(
             left_out.starts_with("pods with a network of their own: "),
@@ -129,7 +127,6 @@ async fn pods_of_cases_that_remove_an_agent_are_of_their_nodes_where_it_is_their
             report.id
         );
     }
-    let objects = stage.objects().await;
     let mut served: BTreeMap<(&str, &str), BTreeSet<u64>> = BTreeMap::new();
     for pod in objects.iter().filter(|object| object["kind"] == "Pod") {
         assert_eq!(pod["spec"]["hostNetwork"], true, "{pod}");
@@ -210,8 +207,8 @@ async fn a_case_that_would_share_a_name_creates_nothing_and_reports_why() {
         },
         ..another_cases
     };
-    let stage = Stage::new(None).await;
-    let reports = run(&stage, &[another_cases, another_cases_port, helpers]).await;
+    let all = [another_cases, another_cases_port, helpers];
+    let (reports, objects) = run(async || Stage::new(None).await, &all).await;
     for report in &reports {
         let verdict = report.verdict.to_string();
         assert!(
@@ -221,14 +218,15 @@ async fn a_case_that_would_share_a_name_creates_nothing_and_reports_why() {
         assert!(verdict.contains(REFUSED), "{verdict}");
     }
     assert_eq!(reports.len(), 3);
-    let objects = stage.objects().await;
     assert!(!objects.is_empty() && staged(&objects).is_empty(), "{objects:?}");
 }
 
-/// Runs cases until they end.
-async fn run(stage: &Stage, cases: &[Case]) -> Vec<CaseReport> {
+/// Runs cases until they end, each on a stage of its own: what ends a case lists all objects there are. Returns their
+/// reports, and all objects that they created.
+async fn run(stage: impl AsyncFn() -> Stage, cases: &[Case]) -> (Vec<CaseReport>, Vec<Value>) {
     let folder = tempfile::tempdir().expect("a folder");
     let one = async |case: Case| {
+        let stage = stage().await;
         let folder = folder.path().join(case.id);
         fs::create_dir_all(&folder).expect("a folder");
         let options = Options {
@@ -250,13 +248,16 @@ async fn run(stage: &Stage, cases: &[Case]) -> Vec<CaseReport> {
             evidence: Evidence::Failed,
             keep: true,
         };
-        execute(case, stage.cluster(), options, tokio::time::sleep(LONGEST)).await
+        let report = execute(case, stage.cluster(), options, tokio::time::sleep(LONGEST)).await;
+        (report, stage.objects().await)
     };
-    stream::iter(cases.iter().copied())
+    let ended: Vec<(CaseReport, Vec<Value>)> = stream::iter(cases.iter().copied())
         .map(one)
         .buffer_unordered(AT_ONCE)
         .collect()
-        .await
+        .await;
+    let (reports, objects): (Vec<_>, Vec<_>) = ended.into_iter().unzip();
+    (reports, objects.concat())
 }
 
 fn none_is_refused(reports: &[CaseReport]) {

@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     net::TcpListener,
     path::Path,
+    pin::pin,
     process::Command,
     sync::Arc,
     time::Duration,
@@ -15,6 +16,7 @@ use cluster::{
     NodeAccess, OutsideClient, Parts, PodAccess, RUN_LABEL, ZONE_LABEL,
     spawn::{Placed, Placement},
 };
+use futures::StreamExt as _;
 use k8s_openapi::api::{
     core::v1::{Namespace, Node, Pod, Service},
     discovery::v1::EndpointSlice,
@@ -23,16 +25,15 @@ use kube::{
     Api, Client, Config, Resource, ResourceExt as _,
     api::{ListParams, Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
+    runtime::{WatchStreamExt as _, watcher},
 };
 use lab_apiserver::{Auth, Pki, Store, kubeconfig, new_token, serve};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use tokio::{task::JoinSet, time::sleep};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 const NODES: u8 = 3;
-/// Interval of looks at pods that are not ready.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// The cluster ends when this is dropped.
 pub(crate) struct Stage {
@@ -144,32 +145,29 @@ fn about(confined: Option<&str>) -> Description {
 
 /// Gives every pod an address of each family.
 async fn become_ready(client: Client) {
-    let all: Api<Pod> = Api::all(client.clone());
+    let mut all =
+        pin!(watcher(Api::<Pod>::all(client.clone()), watcher::Config::default()).applied_objects());
     let mut number = 0;
-    loop {
-        // The server ends with the test.
-        let Ok(pods) = all.list(&ListParams::default()).await else {
-            return;
-        };
-        let is_new = |pod: &Pod| pod.status.as_ref().is_none_or(|status| status.pod_ips.is_none());
-        for pod in pods.into_iter().filter(is_new) {
-            number += 1;
-            let addresses = [
-                format!("10.1.{}.{}", number / 250, number % 250 + 1),
-                format!("fd00:2::{number:x}"),
-            ];
-            let status = json!({ "status": {
-                "phase": "Running",
-                "conditions": [{ "type": "Ready", "status": "True" }],
-                "podIPs": addresses.map(|ip| json!({ "ip": ip })),
-            } });
-            let of: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().expect("a namespace"));
-            // A case may have deleted it meanwhile.
-            let _ = of
-                .patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Merge(&status))
-                .await;
+    // The server ends with the test.
+    while let Some(Ok(pod)) = all.next().await {
+        if pod.status.as_ref().is_some_and(|status| status.pod_ips.is_some()) {
+            continue;
         }
-        sleep(LOOK).await;
+        number += 1;
+        let addresses = [
+            format!("10.1.{}.{}", number / 250, number % 250 + 1),
+            format!("fd00:2::{number:x}"),
+        ];
+        let status = json!({ "status": {
+            "phase": "Running",
+            "conditions": [{ "type": "Ready", "status": "True" }],
+            "podIPs": addresses.map(|ip| json!({ "ip": ip })),
+        } });
+        let of: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().expect("a namespace"));
+        // A case may have deleted it since.
+        let _ = of
+            .patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Merge(&status))
+            .await;
     }
 }
 

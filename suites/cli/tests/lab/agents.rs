@@ -39,7 +39,7 @@ async fn an_agent_runs_in_its_nodes_namespaces_with_its_documented_arguments() {
     assert_eq!(procs.trim(), state.pid.expect("it runs").to_string());
     let expected = format!(
         "run --kubeconfig=/run/plumbline/{0}/kubeconfig-node1 --node=node1 --cgroup=/sys/fs/cgroup \
-         --bpffs=/sys/fs/bpf --listen=127.0.0.1:9440 --state=/run/plumbline/{0}/logs/agent-node1.state --connections=131072",
+         --bpffs=/sys/fs/bpf --listen=127.0.0.1:9440 --state=/run/plumbline/{0}/logs/agent-node1.state --connections=65536",
         name("args")
     );
     test.has_said(|said| said.contains(&expected)).await;
@@ -171,4 +171,18 @@ async fn evidence_holds_logs_objects_counters_and_dumps() {
     }
     read("dump-node1.txt");
     assert!(test.said().iter().any(|line| line == "dump --bpffs=/sys/fs/bpf"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_agent_has_programmed_is_compared_by_its_own_command() {
+    let Some(test) = TestLab::up("compared").await else {
+        return;
+    };
+    let found = test.agents().differences("node1").await.expect("its command");
+    assert_eq!(found.as_deref(), Some(""), "a script prints nothing");
+    let expected = format!(
+        "plan --diff --kubeconfig=/run/plumbline/{}/kubeconfig-node1 --node=node1 --bpffs=/sys/fs/bpf",
+        name("compared")
+    );
+    test.has_said(|said| said.contains(&expected)).await;
 }

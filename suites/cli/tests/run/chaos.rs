@@ -52,6 +52,13 @@ fn stands(name: &str, seed: u64) -> ChaosHistory {
     let kept: Schedule = serde_json::from_slice(&fs::read(evidence.join(SCHEDULE)).unwrap()).unwrap();
     let given: Schedule = serde_json::from_slice(&fs::read(schedule).unwrap()).unwrap();
     assert_eq!(kept, given, "what was played is in the evidence");
+    let axes = report(folder.path())["cases"][0]["axes"].clone();
+    let compared =
+        |axis: &&serde_json::Value| axis["name"] == "what node1 has programmed" && axis["verdict"] == "pass";
+    assert!(
+        axes.as_array().unwrap().iter().any(|axis| compared(&axis)),
+        "{axes}"
+    );
     history
 }
 

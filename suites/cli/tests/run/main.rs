@@ -6,6 +6,7 @@
 )]
 
 mod before;
+mod bench;
 mod chaos;
 mod dry_run;
 mod ending;

@@ -44,6 +44,12 @@ const LINES: &[&str] = &[
     "targets kind ./lab.yaml",
     "targets install cilium --api own-control-plane",
     "compare --against nothing",
+    "bench --target nothing",
+    "bench --target reference --target reference",
+    "bench --services 0",
+    "bench --services 1000,10",
+    "bench --way sideways",
+    "bench --work guess",
     // Where to run.
     "run --kubeconfig missing.yaml",
     "run --kubeconfig typo.yaml",

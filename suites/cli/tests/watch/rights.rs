@@ -278,6 +278,7 @@ async fn agents_are_seen(admin: &Client, options: &Options) {
             "namespace": TEAM, "daemon-set": "agent", "container": "agent", "labels": {"app": "agent"},
         })),
         dump: None,
+        differences: None,
         clean: None,
         pod_network: false,
         pins: vec!["agent".to_owned()],

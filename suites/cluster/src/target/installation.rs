@@ -35,6 +35,10 @@ pub struct Installation {
     /// Command that prints what the agent has programmed, in the agent's container.
     #[serde(default)]
     pub dump: Option<Vec<String>>,
+    /// Command that prints how what the agent has programmed differs from what the API lists, in the agent's container;
+    /// nothing where they agree.
+    #[serde(default)]
+    pub differences: Option<Vec<String>>,
     /// Pins of this target alone below a node's bpffs: folders and files, with `*` for any part of a path, such as
     /// `tc/globals/NAME_*`. On nodes of users, cases that lose pins remove only these.
     #[serde(default)]
@@ -156,7 +160,11 @@ impl Installation {
                 Step::Apply(manifests) => objects(manifests)?,
             }
         }
-        for (field, argv) in [("clean", &self.clean), ("dump", &self.dump)] {
+        for (field, argv) in [
+            ("clean", &self.clean),
+            ("dump", &self.dump),
+            ("differences", &self.differences),
+        ] {
             if argv.as_ref().is_some_and(Vec::is_empty) {
                 return Err(format!(
                     "expected a program and its arguments in {field}, found nothing"

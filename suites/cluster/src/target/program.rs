@@ -38,6 +38,9 @@ pub struct Program {
     /// Arguments that print what the agent has programmed.
     #[serde(default)]
     pub dump: Option<Vec<String>>,
+    /// Arguments that print how what the agent has programmed differs from what the API lists; nothing where they agree.
+    #[serde(default)]
+    pub differences: Option<Vec<String>>,
     /// Arguments that print the version.
     #[serde(default)]
     pub version: Option<Vec<String>>,
@@ -123,7 +126,7 @@ impl Program {
     pub(super) fn check(&self) -> Result<(), String> {
         let run = self.run.iter().chain(self.variants.values().flatten());
         let arguments = run.chain(&self.cleanup);
-        for argument in arguments.chain(self.dump.iter().flatten()) {
+        for argument in arguments.chain(self.dump.iter().chain(&self.differences).flatten()) {
             if let Some(unknown) = unknown(argument, &NAMES) {
                 return Err(format!(
                     "{argument:?} names {unknown:?}; expected one of {}",

@@ -23,7 +23,7 @@ use std::{
 use async_trait::async_trait;
 use cluster::{
     AgentControl, AgentState, ApiEndpoint, Capability, ClusterError, Node, RUN_LABEL, Stop, Variant,
-    target::Agent,
+    command_line, target::Agent,
 };
 use k8s_openapi::api::core::v1::{ContainerStatus, Node as ApiNode, Pod};
 use kube::{
@@ -375,25 +375,48 @@ impl InstalledAgents {
             .map_err(late)?;
         let log = log.map_err(|error| words(&error))?;
         fs::write(folder.join(format!("{name}.log")), log).map_err(|error| error.to_string())?;
-        let Some(text) = self.programmed(&name).await? else {
+        let Some(argv) = &self.agents.dump else {
             return Ok(());
         };
+        let text = self.printed(&name, argv, false).await?;
         fs::write(folder.join(format!("{name}.dump")), text).map_err(|error| error.to_string())
     }
 
-    /// What the agent in a pod has programmed; `None`: its target has no command that prints it.
-    async fn programmed(&self, pod: &str) -> Result<Option<Vec<u8>>, String> {
-        let Agents { agent, dump, .. } = &self.agents;
-        let Some(argv) = dump else { return Ok(None) };
-        let pods = self.api();
-        let printed = timeout(LIMITS.request, run(&pods, pod, &agent.container, argv)).await;
-        let printed = printed.map_err(|_| format!("no answer within {:?}", LIMITS.request))?;
-        printed.map(Some)
+    /// What a command of the target prints in the agent's container in a pod; `compares` as in [`run`].
+    async fn printed(&self, pod: &str, argv: &[String], compares: bool) -> Result<Vec<u8>, String> {
+        let (pods, container) = (self.api(), &self.agents.agent.container);
+        let printed = timeout(LIMITS.request, run(&pods, pod, container, argv, compares)).await;
+        printed.map_err(|_| format!("no answer within {:?}", LIMITS.request))?
+    }
+
+    /// The same, in the pod of a node; `None`: the target has no such command.
+    async fn printed_on(
+        &self,
+        node: &str,
+        argv: Option<&Vec<String>>,
+        compares: bool,
+        what: &str,
+    ) -> Result<Option<String>, ClusterError> {
+        let Some(argv) = argv else { return Ok(None) };
+        let pods = self.pods(node).await.map_err(cluster_error(what))?;
+        let pod = pods
+            .first()
+            .ok_or_else(|| ClusterError::failed(what, "it has no pod"))?;
+        let printed = self.printed(&pod.name_any(), argv, compares).await;
+        let printed = printed.map_err(|why| ClusterError::failed(what, why))?;
+        Ok(Some(String::from_utf8_lossy(&printed).into_owned()))
     }
 }
 
-/// Stdout of a program in a container, up to a limit.
-async fn run(pods: &Api<Pod>, pod: &str, container: &str, argv: &[String]) -> Result<Vec<u8>, String> {
+/// Stdout of a program in a container that succeeds, up to a limit, at which its end is not waited for. One that `compares` may
+/// also end with 1, if it has printed something.
+async fn run(
+    pods: &Api<Pod>,
+    pod: &str,
+    container: &str,
+    argv: &[String],
+    compares: bool,
+) -> Result<Vec<u8>, String> {
     let params = AttachParams::default()
         .container(container)
         .stdin(false)
@@ -403,6 +426,7 @@ async fn run(pods: &Api<Pod>, pod: &str, container: &str, argv: &[String]) -> Re
         .exec(pod, argv, &params)
         .await
         .map_err(|error| words(&error))?;
+    let status = process.take_status();
     let mut text = Vec::new();
     if let Some(out) = process.stdout() {
         let mut out = out.take(LIMITS.dump_bytes);
@@ -410,7 +434,28 @@ async fn run(pods: &Api<Pod>, pod: &str, container: &str, argv: &[String]) -> Re
             .await
             .map_err(|error| error.to_string())?;
     }
-    Ok(text)
+    if u64::try_from(text.len()).is_ok_and(|length| length >= LIMITS.dump_bytes) {
+        return Ok(text);
+    }
+    let ended = match status {
+        Some(status) => status.await,
+        None => None,
+    };
+    let ended = ended.ok_or("its end is not known")?;
+    let causes = ended
+        .details
+        .and_then(|details| details.causes)
+        .unwrap_or_default();
+    let is_one = || causes.iter().any(|cause| cause.message.as_deref() == Some("1"));
+    let differs = compares && !text.is_empty() && is_one();
+    if ended.status.as_deref() == Some("Success") || differs {
+        return Ok(text);
+    }
+    Err(format!(
+        "`{}`: {}",
+        command_line(argv),
+        ended.message.unwrap_or_default()
+    ))
 }
 
 #[async_trait]
@@ -471,13 +516,14 @@ impl AgentControl for InstalledAgents {
 
     async fn dump(&self, node: &str) -> Result<Option<String>, ClusterError> {
         let what = format!("read what the agent of {node} has programmed");
-        let pods = self.pods(node).await.map_err(cluster_error(&what))?;
-        let pod = pods
-            .first()
-            .ok_or_else(|| ClusterError::failed(&*what, "it has no pod"))?;
-        let dump = self.programmed(&pod.name_any()).await;
-        let dump = dump.map_err(|why| ClusterError::failed(&*what, why))?;
-        Ok(dump.map(|text| String::from_utf8_lossy(&text).into_owned()))
+        self.printed_on(node, self.agents.dump.as_ref(), false, &what)
+            .await
+    }
+
+    async fn differences(&self, node: &str) -> Result<Option<String>, ClusterError> {
+        let what = format!("compare what the agent of {node} has programmed with what the API lists");
+        self.printed_on(node, self.agents.differences.as_ref(), true, &what)
+            .await
     }
 
     async fn evidence(&self, folder: &Path) -> Result<(), ClusterError> {

@@ -162,7 +162,7 @@ pub(super) async fn answer(
 }
 
 /// The symbol of an error, or its number if it has none in user space (a program may return any).
-pub(super) fn symbol(error: &io::Error) -> String {
+pub(crate) fn symbol(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(number) => match Errno::from_raw(number) {
             Errno::UnknownErrno => format!("errno {number}"),

@@ -29,6 +29,7 @@ use oracle::history::{Plan, PlanEntry, Transport};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use attempt::symbol;
 pub use flow::UNDER_WAY;
 use history_buffer::Kept;
 pub use history_buffer::{IN_FILE, IN_MEMORY};

@@ -185,7 +185,14 @@ async fn connect(
     if from.port() != 0 {
         // A connection to another peer that used the port may be in TIME_WAIT.
         socket.set_reuseaddr(true)?;
-        socket.bind(from)?;
+    }
+    match protocol {
+        stream::Protocol::Tcp if from.port() == 0 => {}
+        stream::Protocol::Tcp => socket.bind(from)?,
+        stream::Protocol::Sctp => {
+            let source = stream::source(destination)?.unwrap_or(from.ip());
+            socket.bind(SocketAddr::new(source, from.port()))?;
+        }
     }
     trace.stage = Stage::Connect;
     // Its port is known while it connects, and no more once that has failed.

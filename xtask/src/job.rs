@@ -1,4 +1,4 @@
-//! Jobs of CI: each runs in a session of its own, so that all its processes can be killed together. Each line of output
+//! Jobs: each runs in a session of its own, so that all its processes can be killed together. Each line of output of CI
 //! is marked with the lane, and wall and processor time are measured.
 
 use std::{
@@ -26,6 +26,8 @@ use nix::{
     unistd::{Pid, SysconfVar, setsid, sysconf},
 };
 
+use crate::steps;
+
 /// Becomes a command in a session of its own, which ends with its parent.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -38,7 +40,8 @@ pub(crate) struct Arguments {
 
 pub(crate) fn become_it(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     setsid().context("failed to begin a session")?;
-    prctl::set_pdeathsig(Signal::SIGTERM).context("failed to ask for a signal when CI ends")?;
+    prctl::set_pdeathsig(Signal::SIGTERM)
+        .context("failed to ask for a signal at the end of the program that starts it")?;
     // The signals that CI waits for.
     SigSet::empty()
         .thread_set_mask()
@@ -77,6 +80,16 @@ pub(crate) fn job(command: &Command, idle: bool) -> Command {
         };
     }
     job
+}
+
+/// The same command, which ends with this program, however that ends: it gets SIGTERM. Through sudo it stays as it is: that asks
+/// at the terminal, and what it starts gets no such signal.
+pub(crate) fn bound(command: Command) -> Command {
+    if steps::is_root() {
+        job(&command, false)
+    } else {
+        command
+    }
 }
 
 /// How a job ended.
@@ -154,13 +167,7 @@ impl Jobs {
         let (drained, done) = mpsc::channel();
         thread::spawn(move || pass_on(reader, &on_line, drained));
         let id = pid(child.id());
-        // The process stays a zombie until its times are read.
-        waitid(
-            Id::Pid(Pid::from_raw(id)),
-            WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT,
-        )
-        .context("failed to wait for a job")?;
-        let processor = processor_time(id)?;
+        let processor = time_to_end(id)?;
         self.running().sessions.remove(&id);
         let status = child.wait().context("failed to wait for a job")?;
         let wall = begin.elapsed();
@@ -181,7 +188,7 @@ impl Jobs {
 }
 
 /// A PID as system calls expect it.
-fn pid(id: u32) -> i32 {
+pub(crate) fn pid(id: u32) -> i32 {
     id.cast_signed()
 }
 
@@ -193,6 +200,17 @@ fn pass_on(reader: PipeReader, on_line: &OnLine, drained: Sender<()>) {
         line.clear();
     }
     drop(drained);
+}
+
+/// Waits until a child ends. Returns the processor time of it and of the children that it has waited for. The child
+/// stays a zombie, whose status is still to be read.
+pub(crate) fn time_to_end(id: i32) -> anyhow::Result<Duration> {
+    waitid(
+        Id::Pid(Pid::from_raw(id)),
+        WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT,
+    )
+    .with_context(|| format!("failed to wait for process {id}"))?;
+    processor_time(id)
 }
 
 /// Processor time of a zombie, including the children that it has waited for.
