@@ -186,6 +186,7 @@ pub const ALL: &[Case] = &[
     n_restart::restart_no_new_failure::CASE,
     n_restart::restart_established_kept::CASE,
     n_restart::restart_prunes_deleted::CASE,
+    n_restart::upgrade_and_back::CASE,
     n_restart::bootstrap_services_apart::CASE,
     n_restart::api_outage_static::CASE,
     n_restart::relist_prunes_removals::CASE,

@@ -307,6 +307,8 @@ pub enum Variant {
     SocketLbOff,
     /// Another datapath mode, such as iptables instead of nftables.
     OtherMode,
+    /// Another release of it: another program.
+    OtherRelease,
 }
 
 /// The name in target files.
@@ -315,6 +317,7 @@ impl fmt::Display for Variant {
         formatter.write_str(match self {
             Self::SocketLbOff => "socket-lb-off",
             Self::OtherMode => "other-mode",
+            Self::OtherRelease => "other-release",
         })
     }
 }
@@ -422,7 +425,7 @@ mod tests {
 
     #[test]
     fn a_variant_reads_as_in_target_files() {
-        for variant in [Variant::SocketLbOff, Variant::OtherMode] {
+        for variant in [Variant::SocketLbOff, Variant::OtherMode, Variant::OtherRelease] {
             assert_eq!(
                 serde_json::to_value(variant).expect("a value"),
                 variant.to_string()

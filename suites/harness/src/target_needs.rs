@@ -66,10 +66,8 @@ impl OfTarget {
                 (!cluster.ways.further).then(|| format!("{target} documents no second way to the API"))
             }
             Self::Variant(variant) => (!cluster.variants.contains(&variant)).then(|| {
-                format!(
-                    "{target} names no variant {variant}: it has no switch for {}",
-                    is_switched(variant)
-                )
+                let why = is_lacking(variant);
+                format!("{target} names no variant {variant}: {why}")
             }),
             Self::MostEndpoints => cluster
                 .most_endpoints
@@ -142,11 +140,12 @@ fn of_family(hooks: Hooks, family: Family) -> &'static str {
     }
 }
 
-/// What a variant is without.
-fn is_switched(variant: Variant) -> &'static str {
+/// What a target that names no such variant is taken to be without.
+fn is_lacking(variant: Variant) -> &'static str {
     match variant {
-        Variant::SocketLbOff => "translation at sockets",
-        Variant::OtherMode => "its datapath mode",
+        Variant::SocketLbOff => "it has no switch for translation at sockets",
+        Variant::OtherMode => "it has no switch for its datapath mode",
+        Variant::OtherRelease => "there is no program of another release",
     }
 }
 

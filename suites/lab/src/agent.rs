@@ -177,8 +177,8 @@ impl Agent {
 
     /// Starts the agent, if it does not run in this configuration; `None`: the target's default.
     pub(super) async fn start(&self, variant: Option<Variant>) -> Result<(), String> {
-        if let Some(unknown) = variant.filter(|variant| !self.command.program.variants.contains_key(variant))
-        {
+        let known = self.command.program.configurations();
+        if let Some(unknown) = variant.filter(|variant| !known.contains(variant)) {
             return Err(format!("its target has no variant {unknown}"));
         }
         let (sender, done) = oneshot::channel();
@@ -362,15 +362,22 @@ impl AgentTask {
         let start = self.process_state.borrow().starts + 1;
         let failed = || io_error(format!("write {}", self.files.log.display()));
         writeln!(log, "--- start {start} of the agent on {} ---", self.node.name).map_err(failed())?;
-        let mut command = base(&self.command);
+        let variant = self.variant();
+        let (mut command, run) = match &self.command.other_release {
+            Some(other) if variant == Some(Variant::OtherRelease) => {
+                let own = self.command.program.other_release.as_ref();
+                (Command::new(other), own.and_then(|own| own.run.as_ref()))
+            }
+            _ => (base(&self.command), None),
+        };
         let way = self.redirection.endpoint();
         let mut values = values(&self.node, &self.files);
         if way.is_some() {
             values.kubeconfig = &self.files.redirected;
         }
         let program = &self.command.program;
-        command.args(values.fill(&program.run));
-        let added = self.variant().and_then(|variant| program.variants.get(&variant));
+        command.args(values.fill(run.unwrap_or(&program.run)));
+        let added = variant.and_then(|variant| program.variants.get(&variant));
         command.args(values.fill(added.map_or(&[], Vec::as_slice)));
         command.args(way.map_or_else(Vec::new, |way| program.api.further(&way.further)));
         command.stdin(Stdio::null());

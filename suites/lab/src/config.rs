@@ -102,6 +102,8 @@ pub struct AgentCommand {
     pub most_endpoints: Option<NonZeroU32>,
     /// Start, readiness and clean-up of the agent.
     pub program: Program,
+    /// Path of the program of another release, if the target names one.
+    pub other_release: Option<PathBuf>,
 }
 
 impl AgentCommand {
@@ -124,8 +126,10 @@ impl AgentCommand {
                     what: "agent".to_owned(),
                     path: path.to_owned(),
                 })?,
-            None => program::find(&own)?,
+            None => program::find(&own.program)?,
         };
+        let other = own.other_release.as_ref();
+        let other = other.map(|other| program::find(&other.program)).transpose()?;
         Ok(Self {
             label: name.to_owned(),
             argv: vec![path.to_string_lossy().into_owned()],
@@ -133,6 +137,7 @@ impl AgentCommand {
             deviations: target.deviations,
             most_endpoints: target.most_endpoints,
             program: own,
+            other_release: other,
         })
     }
 

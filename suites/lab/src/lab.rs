@@ -247,7 +247,7 @@ pub(super) fn describe(config: &LabConfig) -> Description {
         deviations: config.agent.deviations.clone(),
         most_endpoints: config.agent.most_endpoints,
         ways: config.agent.program.api.ways(),
-        variants: config.agent.program.variants.keys().copied().collect(),
+        variants: config.agent.program.configurations(),
         image: cluster::PROBE.to_owned(),
         pull_secrets: Vec::new(),
         confined: None,

@@ -49,9 +49,8 @@ pub fn sibling(name: &str) -> Result<PathBuf, LabError> {
         })
 }
 
-/// Finds a target's program: beside the running one, in the folder of Kubernetes' programs, or on the PATH.
-pub(super) fn find(target: &Program) -> Result<PathBuf, LabError> {
-    let name = &target.program;
+/// Finds a program of a target: beside the running one, in the folder of Kubernetes' programs, or on the PATH.
+pub(super) fn find(name: &str) -> Result<PathBuf, LabError> {
     let kubernetes = || {
         let program = Path::new(&env::var_os(KUBERNETES)?).join(name);
         program.is_file().then_some(program)
@@ -60,7 +59,7 @@ pub(super) fn find(target: &Program) -> Result<PathBuf, LabError> {
         kubernetes()
             .or_else(|| on_path(name))
             .ok_or_else(|| LabError::NoProgram {
-                program: name.clone(),
+                program: name.to_owned(),
             })
     })
 }

@@ -15,6 +15,7 @@ pub(crate) mod restart_no_new_failure;
 pub(crate) mod restart_prunes_deleted;
 pub(crate) mod scale_canary_latency;
 pub(crate) mod state_wiped_recovers;
+pub(crate) mod upgrade_and_back;
 pub(crate) mod watch_stalled;
 pub(crate) mod write_failure_retried;
 

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
-use cluster::{Stop, target::program::Need};
+use cluster::{Stop, Variant, target::program::Need};
 use lab::{AgentCommand, LabCluster, Lifetime};
 
 use super::support::{TestLab, cgroup, config, eventually, name, privileged};
@@ -17,7 +17,13 @@ fn target(folder: &Path, tools: &str, script: &str) -> AgentCommand {
         "lab:\n  program: proxy\n  tools: [{tools}]\n  run: [--on, '${{node}}', '--api=${{kubeconfig}}', '${{state}}']\n  \
          cleanup: [--wipe, '${{cgroup}}', '${{bpffs}}']\n  ready: {{ port: 10256, path: /healthz }}\n"
     );
-    fs::write(&file, text).expect("write");
+    let other = folder.join("other");
+    fs::copy(&program, &other).expect("copy");
+    let other = format!(
+        "  other-release: {{ program: {}, run: [--other, '${{node}}'] }}\n",
+        other.display()
+    );
+    fs::write(&file, text + &other).expect("write");
     AgentCommand::of_target(&file.to_string_lossy(), Some(&program)).expect("a target")
 }
 
@@ -26,7 +32,7 @@ async fn a_target_of_ones_own_is_run_and_cleaned_as_its_file_says() {
     let folder = tempfile::tempdir().expect("a folder");
     let said = folder.path().join("told");
     let script = format!(
-        "echo \"$@\" >> {}\ncase $1 in --on) exec sleep infinity ;; esac",
+        "echo \"$@\" >> {}\ncase $1 in --on|--other) exec sleep infinity ;; esac",
         said.display()
     );
     let agent = target(folder.path(), "sh", &script);
@@ -42,6 +48,13 @@ async fn a_target_of_ones_own_is_run_and_cleaned_as_its_file_says() {
         let line = format!("--on {node} --api={run}/kubeconfig-{node} {run}/logs/agent-{node}.state");
         eventually("the start of the program", || told(line.clone())).await;
     }
+    let (agents, other) = (test.agents(), Some(Variant::OtherRelease));
+    agents.start("node2", other).await.expect("start");
+    eventually("the start of the other release", || {
+        told("--other node2".to_owned())
+    })
+    .await;
+    assert_eq!(agents.state("node2").await.expect("a state").variant, other);
     test.agents().stop("node1", Stop::Term).await.expect("stop");
     test.agents().clean_up("node1").await.expect("wipe");
     assert!(told("--wipe /sys/fs/cgroup /sys/fs/bpf".to_owned()));

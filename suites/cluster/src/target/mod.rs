@@ -211,6 +211,14 @@ mod tests {
                 lab("run: [], variants: {loud: [-x]}, ready: {port: 1, path: /}"),
                 "loud",
             ),
+            (
+                lab("run: [], variants: {other-release: [-x]}, ready: {port: 1, path: /}"),
+                "expected it beside variants: other-release: { program: NAME }",
+            ),
+            (
+                lab("run: [], other-release: {program: p, run: ['${nodes}']}, ready: {port: 1, path: /}"),
+                "names \"nodes\"",
+            ),
         ];
         for (text, part) in cases {
             let error = Target::parse(&text).expect_err("refused");

@@ -1,7 +1,12 @@
 //! A target as a program of each node: the part `lab` of a target file. The README of `suites/targets` documents the
 //! fields.
 
-use std::{collections::BTreeMap, ffi::OsStr, net::SocketAddr, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
+    net::SocketAddr,
+    path::Path,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -30,9 +35,12 @@ pub struct Program {
     pub api: Api,
     /// Arguments of the agent.
     pub run: Vec<String>,
-    /// Additional arguments of each variant.
+    /// Additional arguments of each variant, except of the other release.
     #[serde(default)]
     pub variants: BTreeMap<Variant, Vec<String>>,
+    /// The release that nodes are upgraded to.
+    #[serde(default, rename = "other-release")]
+    pub other_release: Option<OtherRelease>,
     /// Arguments of the clean-up of a node.
     pub cleanup: Vec<String>,
     /// Arguments that print what the agent has programmed.
@@ -46,6 +54,17 @@ pub struct Program {
     pub version: Option<Vec<String>>,
     /// Readiness endpoint.
     pub ready: Ready,
+}
+
+/// Another release of a target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OtherRelease {
+    /// Name of its program.
+    pub program: String,
+    /// Arguments of its agent, if they are not the same.
+    #[serde(default)]
+    pub run: Option<Vec<String>>,
 }
 
 /// A kernel feature, and a command that succeeds in a new network namespace where the kernel has it.
@@ -119,12 +138,30 @@ pub struct Values<'a> {
 }
 
 impl Program {
+    /// The configurations in which it can be started on a node.
+    #[must_use]
+    pub fn configurations(&self) -> BTreeSet<Variant> {
+        let other = self.other_release.as_ref().map(|_| Variant::OtherRelease);
+        self.variants.keys().copied().chain(other).collect()
+    }
+
     /// Whether all arguments can be filled in and the readiness endpoint is valid.
     ///
     /// # Errors
     /// What is wrong, as text.
     pub(super) fn check(&self) -> Result<(), String> {
-        let run = self.run.iter().chain(self.variants.values().flatten());
+        if self.variants.contains_key(&Variant::OtherRelease) {
+            return Err(
+                "other-release is no variant with further arguments, as it is another program; expected it beside variants: \
+                 other-release: { program: NAME }"
+                    .to_owned(),
+            );
+        }
+        let other = self.other_release.iter().filter_map(|other| other.run.as_ref());
+        let run = self
+            .run
+            .iter()
+            .chain(self.variants.values().chain(other).flatten());
         let arguments = run.chain(&self.cleanup);
         for argument in arguments.chain(self.dump.iter().chain(&self.differences).flatten()) {
             if let Some(unknown) = unknown(argument, &NAMES) {
