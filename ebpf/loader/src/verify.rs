@@ -5,7 +5,7 @@
 //! with the log, from the same instructions and against the same maps.
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeSet, HashSet},
     os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
 };
 
@@ -28,7 +28,8 @@ pub struct Verified {
     /// How many the verifier has walked through: with those of each way through the program, as far as ways differ.
     /// It gives up at a million.
     pub processed: u32,
-    /// Bytes of stack of the program and of each function that was not inlined; together at most 512.
+    /// Bytes of stack of the program and of each function that was not inlined; of those that are called from each other at most
+    /// [`MOST_STACK`] together.
     pub stack: Vec<u32>,
 }
 
@@ -43,6 +44,11 @@ pub struct Refused {
     /// The end of the verifier's log.
     pub log: String,
 }
+
+/// Bytes of stack that functions have together that are called from each other (`MAX_BPF_STACK` of `linux/filter.h`).
+const MOST_STACK: u32 = 512;
+/// A function's stack counts as a multiple of this, in kernels such as 6.1; later ones round to 16 where programs are compiled.
+const STACK_UNIT: u32 = 32;
 
 /// Lines of a log that say why a program was refused, with what led there.
 const LOG_LINES: usize = 40;
@@ -60,7 +66,7 @@ pub fn verify() -> Result<Vec<Result<Verified, Refused>>, LoaderError> {
     names
         .chain(DeviceHook::ALL.map(DeviceHook::name))
         .map(|name| match object::program(&mut loaded, name) {
-            Ok(program) => again.load(name, &program).map(Ok),
+            Ok(program) => again.load(name, &program),
             Err(LoaderError::Program { program, source }) => Ok(Err(refused(program, &source))),
             Err(error) => Err(error),
         })
@@ -98,8 +104,13 @@ impl Again {
         Ok(Self { object, types })
     }
 
-    /// Loads a program that was accepted once more, and reads the log.
-    fn load(&self, name: &'static str, accepted: &HeldProgram) -> Result<Verified, LoaderError> {
+    /// Loads a program that was accepted once more, and reads the log. It counts as refused if an older kernel would refuse it for its
+    /// stack.
+    fn load(
+        &self,
+        name: &'static str,
+        accepted: &HeldProgram,
+    ) -> Result<Result<Verified, Refused>, LoaderError> {
         let incomplete = || LoaderError::Incomplete {
             what: format!("program {name}"),
         };
@@ -144,13 +155,63 @@ impl Again {
                 ),
             });
         }
-        Ok(Verified {
+        // The egress programs lack functions of the ingress ones, and have no others.
+        if let Some(deepest) = deepest(&instructions, &stack)
+            && deepest > MOST_STACK
+        {
+            return Ok(Err(Refused {
+                program: name,
+                reason: format!(
+                    "its calls need {deepest} bytes of stack at once where each function has a multiple of {STACK_UNIT}, as in \
+                     Linux 6.1; at most {MOST_STACK} are there"
+                ),
+                log: tail(&log),
+            }));
+        }
+        Ok(Ok(Verified {
             program: name,
             instructions: instructions.len(),
             processed,
             stack,
-        })
+        }))
     }
+}
+
+/// Bytes of stack of the functions that are called from each other and need most, each in whole [`STACK_UNIT`]s. `stack`: of each
+/// function, in their order; `None` if the verifier has removed some that are called on no way, so that which are left is not known.
+fn deepest(instructions: &[[u8; 8]], stack: &[u32]) -> Option<u32> {
+    /// `BPF_JMP | BPF_CALL`, and `BPF_PSEUDO_CALL` as the source register.
+    const CALL: (u8, u8) = (0x85, 1);
+    let calls: Vec<(usize, usize)> = instructions
+        .iter()
+        .enumerate()
+        .filter(|(_, [code, registers, ..])| (*code, registers >> 4) == CALL)
+        .filter_map(|(at, [.., a, b, c, d])| {
+            let after = isize::try_from(i32::from_ne_bytes([*a, *b, *c, *d])).ok()?;
+            Some((at, at.checked_add_signed(after)?.checked_add(1)?))
+        })
+        .collect();
+    let starts: BTreeSet<usize> = calls.iter().map(|(_, to)| *to).chain([0]).collect();
+    let starts: Vec<usize> = starts.into_iter().collect();
+    if starts.len() != stack.len() {
+        return None;
+    }
+    let function = |at: usize| starts.partition_point(|start| *start <= at).checked_sub(1);
+    let mut needs: Vec<u32> = stack
+        .iter()
+        .map(|bytes| bytes.max(&1).next_multiple_of(STACK_UNIT))
+        .collect();
+    let own = needs.clone();
+    // No function calls itself: after so many rounds, the longest ways are complete.
+    for _ in &starts {
+        for (at, to) in &calls {
+            let (caller, called) = (function(*at)?, function(*to)?);
+            let with = own.get(caller)? + needs.get(called)?;
+            let most = needs.get_mut(caller)?;
+            *most = with.max(*most);
+        }
+    }
+    needs.first().copied()
 }
 
 /// An instruction as the kernel takes it.
@@ -219,6 +280,22 @@ mod tests {
         assert_eq!(figures("stack depth 8\n"), None);
         assert_eq!(figures("stack depth many\nprocessed 1 insns\n"), None);
         assert_eq!(figures(""), None);
+    }
+
+    #[test]
+    fn the_deepest_calls_are_counted_as_older_kernels_do() {
+        const CALL: u8 = 0x85;
+        let call = |to: i32| {
+            let [a, b, c, d] = to.to_ne_bytes();
+            [CALL, 1 << 4, 0, 0, a, b, c, d]
+        };
+        let (helper, exit) = ([CALL, 0, 0, 0, 6, 0, 0, 0], [0x95, 0, 0, 0, 0, 0, 0, 0]);
+        // 0 calls the functions at 4 and 6; that at 4 calls that at 6.
+        let program = [call(3), call(4), helper, exit, call(1), exit, helper, exit];
+        assert_eq!(deepest(&program, &[8, 33, 100]), Some(32 + 64 + 128));
+        assert_eq!(deepest(&program, &[0, 0, 480]), Some(32 + 32 + 480));
+        assert_eq!(deepest(&program, &[8, 33]), None, "of two functions");
+        assert_eq!(deepest(&[helper, exit], &[16]), Some(32));
     }
 
     #[test]

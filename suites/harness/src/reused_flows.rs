@@ -75,7 +75,8 @@ impl KnownFlows {
 
     /// Parts attempts, by what is permitted where they dialled, into those that decide, and those that go on with a flow of before: to a target that must refuse or may be
     /// served by any of some backends, to one that must be served by others than the flow's, and to one that must be served where
-    /// the flow has failed a moment ago.
+    /// the flow has failed a moment ago. The latter are noted where they were answered: what decides nothing now is a flow of before
+    /// later.
     pub(crate) fn without_repeated(
         &self,
         permitted: &HashMap<SocketAddr, &Permitted>,
@@ -91,7 +92,9 @@ impl KnownFlows {
             }
             Some(_) => self.all_by(attempt, |_| false),
         };
-        attempts.into_iter().partition(decides)
+        let (deciding, repeated): (Vec<_>, Vec<_>) = attempts.into_iter().partition(decides);
+        self.add(&repeated);
+        (deciding, repeated)
     }
 
     /// Whether an attempt of the same flow had failed when this one began, so short a time before that conntrack may remember it.
@@ -242,6 +245,25 @@ mod tests {
             ..again
         };
         assert!(decide(Permitted::Serves(by()), &datagram), "another protocol's");
+    }
+
+    #[test]
+    fn a_flow_that_was_answered_after_it_had_failed_is_one_of_before() {
+        let flows = KnownFlows::default();
+        let address = "10.96.0.9:53".parse().unwrap();
+        let at = |start_us: u64, answered: bool| Attempt {
+            start_us,
+            end_us: start_us,
+            ..attempt(Transport::Udp, 4001, answered)
+        };
+        let decides = |permitted: &Permitted, attempt: Attempt| {
+            let permitted = [(address, permitted)].into();
+            flows.without_repeated(&permitted, vec![attempt]).0.len() == 1
+        };
+        flows.note_failure(&at(0, false));
+        let by = Permitted::Serves(["b/UDP/53".to_owned()].into());
+        assert!(!decides(&by, at(60_000_000, true)));
+        assert!(!decides(&Permitted::None, at(100_000_000, true)));
     }
 
     #[test]

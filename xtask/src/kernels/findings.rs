@@ -8,7 +8,7 @@ use super::{
     archive::Kernel,
     listener::ended,
     machine::{Outcome, Stop},
-    programs::{FEATURES, VERIFIER, requested_cases},
+    programs::{COUNTED, FEATURES, VERIFIER, requested_cases},
 };
 use crate::mutants::outcome::parsed;
 
@@ -113,7 +113,7 @@ impl<'a> Program<'a> {
         for event in events {
             match event {
                 Event::Line { step, text } if step == name => program.lines.push(text),
-                Event::File { step, bytes, .. } if step == name => {
+                Event::File { step, path, bytes } if step == name && !COUNTED.contains(&path.as_str()) => {
                     program.files.push(String::from_utf8_lossy(bytes));
                 }
                 Event::Ended {
@@ -331,6 +331,11 @@ mod tests {
             line("sockets", "test a::two ... ignored, of another test"),
             line("sockets", "test result: ok. 2 passed; 0 failed; 1 ignored"),
             file("sockets", "a::one: no TCX\n"),
+            Event::File {
+                step: "sockets".to_owned(),
+                path: COUNTED[0].to_owned(),
+                bytes: b"00000001 00000000\n".to_vec(),
+            },
             end("sockets", End::Code(0)),
             file("lab", &report(&["pass"; 5])),
             end("lab", End::Code(0)),

@@ -61,7 +61,7 @@ const REPORT: &str = "/run/out/report.yaml";
 const EVIDENCE: &str = "/run/out/evidence";
 
 /// Counters of the kernel: packets that it dropped for lack of a processor, and why connections ended.
-const COUNTED: [&str; 3] = ["/proc/net/softnet_stat", "/proc/net/netstat", "/proc/net/snmp"];
+pub(super) const COUNTED: [&str; 3] = ["/proc/net/softnet_stat", "/proc/net/netstat", "/proc/net/snmp"];
 
 /// Programs of this host that cases start on nodes: program and package.
 const OF_NODES: [(&str, &str); 2] = [("cat", "coreutils"), ("find", "findutils")];

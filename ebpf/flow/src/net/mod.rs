@@ -65,7 +65,7 @@ pub use self::{
     outcome::{Answer, Disposition, Outcome},
     packet_state::{Delivery, Fragment, Headers, PacketState, Transport},
     read::{Options, has_jumbo, options},
-    source_ports::{Attempt, attempt},
+    source_ports::{Attempt, attempt, attempts},
     traits::{Entry, Inserted, Node, Packet, Socket},
 };
 
@@ -78,7 +78,7 @@ pub const CLAIMED: u64 = u64::MAX;
 pub enum Rest {
     /// [`icmp`].
     Icmp,
-    /// [`open()`].
+    /// [`open()`], and what it leaves to [`create`].
     Open,
     /// [`around()`].
     Around,
@@ -139,33 +139,51 @@ pub fn decide<P: Packet, N: Node>(
     }
 }
 
-/// Decides what becomes of a packet of no connection that is known, and writes CONNTRACK and AFFINITY.
+/// A connection that [`create`] opens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum New {
+    /// Of a service.
+    Service = 1,
+    /// Of none, with a tuple that a flow has.
+    Direct,
+}
+
+/// Decides what becomes of a packet of no connection that is known, and writes AFFINITY; or which connection it opens, whose way
+/// is in `work` then.
 #[inline(always)]
-pub fn open<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> Outcome {
+pub fn open<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> Result<Outcome, New> {
     let found = if hook.opens() {
         new_flow::backend(hook, node, work)
     } else {
         Err(Outcome::Passed)
     };
     match found {
-        Ok(()) => match new_flow::store(hook, node, work) {
-            Ok(outcome) | Err(outcome) => outcome,
-        },
+        Ok(()) => Err(New::Service),
         Err(Outcome::Passed) => pass(hook, node, work),
-        Err(outcome) => outcome,
+        Err(outcome) => Ok(outcome),
     }
 }
 
 /// A packet that is no service's goes on as it came, unless a flow has its port.
 #[inline(always)]
-fn pass<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> Outcome {
+fn pass<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> Result<Outcome, New> {
     direct_to_backend::end(node, work);
     if direct_to_backend::shares_port(hook, node, work) {
-        // Better a port that two have than a packet lost.
-        return new_flow::store(hook, node, work).unwrap_or(Outcome::Passed);
+        return Err(New::Direct);
     }
     node_sockets::note(hook, node, work);
-    Outcome::Passed
+    Ok(Outcome::Passed)
+}
+
+/// Opens the connection, to [`PacketState::to`]: writes both entries of CONNTRACK, or says why not.
+#[inline(always)]
+pub fn create<N: Node>(hook: Hook, node: N, work: &mut PacketState, new: New) -> Outcome {
+    match (new_flow::store(hook, node, work), new) {
+        // Better a port that two have than a packet lost.
+        (Err(_), New::Direct) => Outcome::Passed,
+        (Ok(outcome) | Err(outcome), _) => outcome,
+    }
 }
 
 /// Decides what becomes of a packet for an address without services that may begin a connection: it goes on, and a flow that

@@ -205,9 +205,8 @@ const fn is_left_by_sockets(hook: Hook, work: &PacketState, frontend: u32, addre
         && (frontend & frontend_flags::SOURCE_RANGES != 0 || (datagram && address & address_flags::NODE != 0))
 }
 
-/// Opens the connection, to [`PacketState::to`]: writes both entries, or returns why not. Not inlined: it is called for connections
-/// of services and for those around them.
-#[inline(never)]
+/// Opens the connection, to [`PacketState::to`]: writes both entries, or returns why not.
+#[inline(always)]
 pub(super) fn store<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> Result<Outcome, Outcome> {
     let now = node.now();
     work.flow = Flow {

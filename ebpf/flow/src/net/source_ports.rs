@@ -141,16 +141,24 @@ pub(super) fn port<N: Node>(
         own: route::is_own(node, work.to.source),
         again: matches!(work.old, Old::Replaced) && first <= before && before <= last,
     };
+    match node.attempts(work) {
+        Attempt::Stored => Ok(()),
+        Attempt::Full => Err(Outcome::DroppedFlowsFull),
+        Attempt::Taken | Attempt::Exhausted => Err(Outcome::DroppedPortsExhausted),
+    }
+}
+
+/// Tries one port after the other. For [`Node::attempts`], which is what others call.
+#[inline(always)]
+pub fn attempts<N: Node>(node: N, work: &mut PacketState) -> Attempt {
     // The port that it had, those of sockets, the change to them, and one whose connection has ended, on top.
     for _ in 0..MOST + MOST / 2 + 3 {
         match node.attempt(work) {
-            Attempt::Stored => return Ok(()),
             Attempt::Taken => {}
-            Attempt::Exhausted => return Err(Outcome::DroppedPortsExhausted),
-            Attempt::Full => return Err(Outcome::DroppedFlowsFull),
+            attempt => return attempt,
         }
     }
-    Err(Outcome::DroppedPortsExhausted)
+    Attempt::Exhausted
 }
 
 /// The search for a port. In memory, where a verifier does not follow it: it would go through the loop for every number

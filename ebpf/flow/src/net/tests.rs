@@ -96,12 +96,17 @@ fn remote() -> Fake {
     fake
 }
 
+/// What becomes of a packet that opens a connection, if it may.
+fn opened(hook: Hook, fake: &Fake, work: &mut PacketState) -> Outcome {
+    open(hook, fake, work).unwrap_or_else(|new| create(hook, fake, work, new))
+}
+
 /// What becomes of a packet at the uplink.
 fn arrives(fake: &Fake, packet: &[u8], work: &mut PacketState) -> Outcome {
     let hook = Hook::NodeIngress;
     match decide(hook, Bytes(packet), fake, work) {
         Ok(outcome) => outcome,
-        Err(Rest::Open) => open(hook, fake, work),
+        Err(Rest::Open) => opened(hook, fake, work),
         Err(Rest::Icmp) => icmp(hook, Bytes(packet), fake, work),
         Err(Rest::Around) => around(Bytes(packet), fake, work),
     }

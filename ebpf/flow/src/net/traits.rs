@@ -98,6 +98,8 @@ pub trait Node: Tables + Copy {
     fn socket(self, tuple: &Tuple) -> Socket;
     /// Counts on [`Counter::SnatReused`](lb_abi::Counter::SnatReused).
     fn count_reused(self);
+    /// Calls [`attempts`](crate::net::attempts), in the same way as the next.
+    fn attempts(self, work: &mut PacketState) -> Attempt;
     /// Calls [`attempt`](crate::net::attempt); in the kernel, so that a verifier goes through it once.
     fn attempt(self, work: &mut PacketState) -> Attempt;
 }

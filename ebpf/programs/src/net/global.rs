@@ -2,15 +2,18 @@
 //! it. Their arguments are numbers and the context; everything else is in the scratch.
 
 use aya_ebpf::bindings::__sk_buff;
-use lb_flow::net::{self, Answer, Attempt, Hook, Options};
+use lb_flow::net::{self, Answer, Attempt, Hook, New, Options, Outcome};
 
-use super::{Action, REDIRECT, SHOT, answers, held_fragments, node::Local, scratch, skb::Skb};
+use super::{Action, Moved, REDIRECT, SHOT, answers, held_fragments, icmp, node::Local, scratch, skb::Skb};
 use crate::maps::Maps;
 
-/// [`net::open`].
+/// [`net::open`], and [`net::create`] if it leaves that: one after the other, so that they do not need the stack at once.
 #[inline(always)]
 pub(super) fn open(hook: Hook, skb: Skb) {
-    net_open(skb.argument(), number(hook));
+    let new = net_open(skb.argument(), number(hook));
+    if new != 0 {
+        net_create(skb.argument(), number(hook), new);
+    }
 }
 
 /// [`net::around`].
@@ -35,10 +38,40 @@ pub(super) fn answer(hook: Hook, skb: Skb, kind: Answer) -> Action {
     }
 }
 
+/// [`super::translate`].
+#[inline(always)]
+pub(super) fn translate(hook: Hook, skb: Skb) -> Moved {
+    match net_translate(skb.argument(), number(hook)) {
+        ON => Moved::On,
+        ELSEWHERE => Moved::Elsewhere,
+        _ => Moved::Not,
+    }
+}
+
+/// [`icmp::translate`].
+#[inline(always)]
+pub(super) fn translate_error(skb: Skb, hop: bool) -> Result<(), Outcome> {
+    if net_translate_error(skb.argument(), hop.into()) != 0 {
+        return Ok(());
+    }
+    Err(scratch().map_or(Outcome::DroppedRewrite, |scratch| scratch.outcome))
+}
+
+/// [`net::attempts`].
+#[inline(always)]
+pub(super) fn attempts(skb: Skb) -> Attempt {
+    attempt_of(net_attempts(skb.argument()))
+}
+
 /// [`net::attempt`].
 #[inline(always)]
 pub(super) fn attempt(skb: Skb) -> Attempt {
-    match net_attempt(skb.argument()) {
+    attempt_of(net_attempt(skb.argument()))
+}
+
+#[inline(always)]
+const fn attempt_of(number: u32) -> Attempt {
+    match number {
         STORED => Attempt::Stored,
         TAKEN => Attempt::Taken,
         EXHAUSTED => Attempt::Exhausted,
@@ -56,6 +89,12 @@ pub(super) fn hold(skb: Skb) -> bool {
 #[inline(always)]
 pub(super) fn release(skb: Skb) {
     net_release(skb.argument());
+}
+
+/// [`held_fragments::release_one`].
+#[inline(always)]
+pub(super) fn release_one(skb: Skb, number: u32) {
+    net_release_one(skb.argument(), number);
 }
 
 /// [`net::options`].
@@ -77,6 +116,11 @@ pub(super) fn has_jumbo(skb: Skb, at: u32, end: u32) -> bool {
 const WHOLE: u32 = Options::Whole as u32;
 const SOURCE_ROUTED: u32 = Options::SourceRouted as u32;
 
+const DIRECT: u32 = New::Direct as u32;
+
+const ON: u32 = Moved::On as u32;
+const ELSEWHERE: u32 = Moved::Elsewhere as u32;
+
 const STORED: u32 = Attempt::Stored as u32;
 const TAKEN: u32 = Attempt::Taken as u32;
 const EXHAUSTED: u32 = Attempt::Exhausted as u32;
@@ -88,8 +132,44 @@ extern "C" fn net_open(context: *mut __sk_buff, hook: u32) -> u32 {
         return 0;
     };
     let node = Local::new(maps, Skb::new(context));
-    scratch.outcome = net::open(hook_of(hook), node, &mut scratch.work);
+    match net::open(hook_of(hook), node, &mut scratch.work) {
+        Ok(outcome) => {
+            scratch.outcome = outcome;
+            0
+        }
+        Err(new) => new as u32,
+    }
+}
+
+#[inline(never)]
+#[unsafe(no_mangle)]
+extern "C" fn net_create(context: *mut __sk_buff, hook: u32, new: u32) -> u32 {
+    let (Some(maps), Some(scratch)) = (Maps::live(), scratch()) else {
+        return 0;
+    };
+    let node = Local::new(maps, Skb::new(context));
+    let new = if new == DIRECT { New::Direct } else { New::Service };
+    scratch.outcome = net::create(hook_of(hook), node, &mut scratch.work, new);
     0
+}
+
+#[inline(never)]
+#[unsafe(no_mangle)]
+extern "C" fn net_translate(context: *mut __sk_buff, hook: u32) -> u32 {
+    super::translate(hook_of(hook), Skb::new(context)) as u32
+}
+
+#[inline(never)]
+#[unsafe(no_mangle)]
+extern "C" fn net_translate_error(context: *mut __sk_buff, hop: u32) -> u32 {
+    let Some(scratch) = scratch() else { return 0 };
+    match icmp::translate(Skb::new(context), &scratch.work, hop != 0) {
+        Ok(()) => 1,
+        Err(outcome) => {
+            scratch.outcome = outcome;
+            0
+        }
+    }
 }
 
 #[inline(never)]
@@ -101,6 +181,15 @@ extern "C" fn net_around(context: *mut __sk_buff) -> u32 {
     let skb = Skb::new(context);
     scratch.outcome = net::around(skb, Local::new(maps, skb), &mut scratch.work);
     0
+}
+
+#[inline(never)]
+#[unsafe(no_mangle)]
+extern "C" fn net_attempts(context: *mut __sk_buff) -> u32 {
+    let (Some(maps), Some(scratch)) = (Maps::live(), scratch()) else {
+        return Attempt::Full as u32;
+    };
+    net::attempts(Local::new(maps, Skb::new(context)), &mut scratch.work) as u32
 }
 
 #[inline(never)]
@@ -125,7 +214,16 @@ extern "C" fn net_hold(context: *mut __sk_buff) -> u32 {
 #[unsafe(no_mangle)]
 extern "C" fn net_release(context: *mut __sk_buff) -> u32 {
     if let Some(scratch) = scratch() {
-        held_fragments::release(Skb::new(context), &mut scratch.work);
+        held_fragments::release(Skb::new(context), scratch.work.held.number);
+    }
+    0
+}
+
+#[inline(never)]
+#[unsafe(no_mangle)]
+extern "C" fn net_release_one(context: *mut __sk_buff, number: u32) -> u32 {
+    if let Some(scratch) = scratch() {
+        held_fragments::release_one(Skb::new(context), &mut scratch.work, number);
     }
     0
 }

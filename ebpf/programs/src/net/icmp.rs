@@ -11,8 +11,9 @@ use super::{
 /// Where the checksum of ICMP is.
 const CHECKSUM: u32 = 2;
 
-/// Writes the new tuples to an error and to what it quotes. `hop`: it goes on by a route that was looked up here.
-#[inline(never)]
+/// Writes the new tuples to an error and to what it quotes. `hop`: it goes on by a route that was looked up here. For
+/// [`super::global::translate_error`], which is what others call.
+#[inline(always)]
 pub(super) fn translate(skb: Skb, work: &PacketState, hop: bool) -> Result<(), Outcome> {
     let mut changed = quoted_transport(skb, work)?;
     changed = quoted_addresses(skb, work, changed)?;

@@ -167,7 +167,7 @@ fn act(hook: Hook, skb: Skb) -> Action {
         return SHOT;
     };
     if let Disposition::Translate = disposition {
-        match translate(hook, skb) {
+        match global::translate(hook, skb) {
             Moved::On => return NEXT,
             Moved::Elsewhere => return REDIRECT,
             Moved::Not => {}
@@ -197,8 +197,8 @@ enum Moved {
     Not,
 }
 
-/// Translates a packet, and sends it on.
-#[inline(never)]
+/// Translates a packet, and sends it on. For [`global::translate`], which is what others call.
+#[inline(always)]
 fn translate(hook: Hook, skb: Skb) -> Moved {
     let Some(scratch) = scratch() else {
         return Moved::Not;
@@ -220,7 +220,7 @@ fn translated(hook: Hook, skb: Skb, scratch: &mut Scratch) -> Result<Moved, Outc
     }
     let hop = routed && hook.inbound();
     if matches!(scratch.outcome, Outcome::Related) {
-        icmp::translate(skb, &scratch.work, hop)?;
+        global::translate_error(skb, hop)?;
     } else {
         rewrite::translate(skb, &scratch.work, hop)?;
         let (service, backend) = (scratch.work.service, scratch.work.backend);

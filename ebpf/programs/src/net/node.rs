@@ -248,6 +248,13 @@ impl Node for Local {
     }
 
     #[inline(always)]
+    fn attempts(self, work: &mut PacketState) -> Attempt {
+        // As of `attempt`.
+        black_box(&raw mut *work);
+        global::attempts(self.skb)
+    }
+
+    #[inline(always)]
     fn attempt(self, work: &mut PacketState) -> Attempt {
         // The global function reads and writes it by the scratch map, which the compiler does not see.
         black_box(&raw mut *work);

@@ -15,9 +15,9 @@ const CASES: usize = 2;
 const MOST_CASES: usize = 12;
 /// Share of processor time that is idle, or used at a lower priority than cases, on a machine with room for one more
 /// case: the share of a case that begins.
-const IDLE: f64 = 0.2;
+const IDLE: f64 = 0.12;
 /// Length of the measurement. A case that begins takes most of its processor time within its first seconds.
-const WATCHED: Duration = Duration::from_millis(1500);
+const WATCHED: Duration = Duration::from_millis(1000);
 /// Length of the measurement on clusters, where pods take so long to start.
 const WATCHED_ON_CLUSTERS: Duration = Duration::from_secs(8);
 /// Factor for concurrent cases while nodes of an existing cluster are idle. Own choice: they are others' too.

@@ -11,7 +11,7 @@ pub(super) fn at(hook: Hook, fake: &Fake, packet: &[u8]) -> Outcome {
     let mut work = PacketState::NEW;
     match decide(hook, Bytes(packet), fake, &mut work) {
         Ok(outcome) => outcome,
-        Err(Rest::Open) => open(hook, fake, &mut work),
+        Err(Rest::Open) => opened(hook, fake, &mut work),
         Err(Rest::Icmp) => icmp(hook, Bytes(packet), fake, &mut work),
         Err(Rest::Around) => around(Bytes(packet), fake, &mut work),
     }
@@ -164,7 +164,7 @@ fn what_a_socket_leaves_to_packets_has_a_port_of_its_own_with_its_backend() {
             Err(Rest::Open)
         ));
         (
-            open(hook, fake, &mut work),
+            opened(hook, fake, &mut work),
             work.to.source,
             work.to.source_port.get(),
         )

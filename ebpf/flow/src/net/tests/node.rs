@@ -12,8 +12,8 @@ use crate::{
     Tables,
     model::Model,
     net::{
-        Attempt, CLAIMED, Entry, Inserted, Node, Options, Packet, PacketState, Socket, attempt, has_jumbo,
-        options, reject::ANSWER_WORDS,
+        Attempt, CLAIMED, Entry, Inserted, Node, Options, Packet, PacketState, Socket, attempt, attempts,
+        has_jumbo, options, reject::ANSWER_WORDS,
     },
 };
 
@@ -257,6 +257,9 @@ impl<'a> Node for &'a Fake {
     }
     fn count_reused(self) {
         self.reused.set(self.reused.get() + 1);
+    }
+    fn attempts(self, work: &mut PacketState) -> Attempt {
+        attempts(self, work)
     }
     fn attempt(self, work: &mut PacketState) -> Attempt {
         attempt(self, work)

@@ -19,7 +19,7 @@ fn way(hook: Hook, fake: &Fake, packet: &[u8]) -> (Outcome, Tuple, Delivery) {
     let mut work = PacketState::NEW;
     let outcome = match decide(hook, Bytes(packet), fake, &mut work) {
         Ok(outcome) => outcome,
-        Err(_) => open(hook, fake, &mut work),
+        Err(_) => opened(hook, fake, &mut work),
     };
     (outcome, work.to, work.delivery)
 }
