@@ -30,11 +30,10 @@ impl CataloguePart {
         case.or_else(claim).or_else(|| area(text).map(Self::Area))
     }
 
-    /// Every name that has a case.
+    /// Every name.
     pub(crate) fn names() -> Vec<&'static str> {
         let ids = cases::ALL.iter().map(|case| case.id);
-        let decided = claims::all().filter(|claim| !claim.cases().is_empty());
-        let claims = decided.map(|claim| claim.id.as_str());
+        let claims = claims::all().map(|claim| claim.id.as_str());
         let mut names: Vec<&str> = ids.chain(claims.filter(|id| cases::find(id).is_none())).collect();
         names.extend(claims::areas().iter().map(|area| area.name.as_str()));
         names
@@ -46,14 +45,6 @@ impl CataloguePart {
             Self::Case(id) => id,
             Self::Claim(claim) => claim.id.as_str(),
             Self::Area(area) => &area.name,
-        }
-    }
-
-    /// The claim, if it is one.
-    pub(crate) fn claim(&self) -> Option<&'static Claim> {
-        match self {
-            Self::Claim(claim) => Some(claim),
-            Self::Case(_) | Self::Area(_) => None,
         }
     }
 

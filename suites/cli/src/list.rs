@@ -15,7 +15,7 @@ pub(crate) struct Arguments {
     /// Only this case, the cases of a claim, or those of an area (its letter or name): `plumbline list A`
     #[arg(value_name = "CASE|CLAIM|AREA")]
     parts: Vec<CataloguePart>,
-    /// List all claims of the catalogue, also those without a case
+    /// List all claims of the catalogue
     #[arg(long)]
     claims: bool,
     /// Print JSON

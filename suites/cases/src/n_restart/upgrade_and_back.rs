@@ -72,7 +72,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         let names = ("changes", "changes");
         changing.push(Listed::create(cx, &namespace, names, family, &KINDS, &moved[..1]).await?);
     }
-    let lasting = vantages(cx, targets);
+    let lasting = vantages(cx, &targets);
     let within = Within::from_now(cx.limits().service);
     fence::pass(cx).await?;
     for (clients, targets) in lasting.iter().chain(&serving(cx, &changing, &moved[0]).await?) {
@@ -147,12 +147,12 @@ async fn follows(cx: &Context, services: &[Listed], backend: &Backend) -> Result
 async fn serving(cx: &Context, services: &[Listed], backend: &Backend) -> Result<Vec<Vantage>, Halt> {
     let listed = std::slice::from_ref(backend);
     let each = try_join_all(services.iter().map(|service| service.serves(cx, listed))).await?;
-    Ok(vantages(cx, each.concat()))
+    Ok(vantages(cx, &each.concat()))
 }
 
 /// ClusterIPs from the pods and hosts of all nodes, and all node ports from outside.
-fn vantages(cx: &Context, targets: Vec<(Kind, Destination)>) -> Vec<Vantage> {
-    let [inside, outside] = inside_and_outside(&targets);
+fn vantages(cx: &Context, targets: &[(Kind, Destination)]) -> Vec<Vantage> {
+    let [inside, outside] = inside_and_outside(targets);
     let clients = cx.nodes().into_iter().flat_map(|node| cx.clients().on(&node));
     let beyond = cx.clients().outside().map(|client| (vec![client], outside));
     [(clients.collect(), inside)].into_iter().chain(beyond).collect()

@@ -45,11 +45,7 @@ impl Coverage {
             if decided.contains_key(id) {
                 continue;
             }
-            let why = match undecided.get(id) {
-                Some(why) => why,
-                None if claim.cases().is_empty() => "without a case in this version",
-                None => "not run",
-            };
+            let why = undecided.get(id).copied().unwrap_or("not run");
             not_decided.entry(why).or_default().push(id.to_owned());
         }
         let tested: BTreeSet<&str> = report

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use cases::claims::{Claim, joint};
+use cases::claims::joint;
 use harness::case::Case;
 use regex::Regex;
 
@@ -44,14 +44,6 @@ impl Filter {
     /// The text as given.
     pub(super) fn as_str(&self) -> &str {
         &self.text
-    }
-
-    /// The claim, if the filter names exactly one.
-    pub(super) fn claim(&self) -> Option<&'static Claim> {
-        match &self.means {
-            Means::Part(part) => part.claim(),
-            Means::Expression(_) => None,
-        }
     }
 
     /// Whether it selects a case.

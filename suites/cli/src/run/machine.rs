@@ -14,10 +14,12 @@ const CASES: usize = 2;
 /// Limit of cases for each processor while the machine is idle: more labs would hardly be faster, and take memory.
 const MOST_CASES: usize = 12;
 /// Share of processor time that is idle, or used at a lower priority than cases, on a machine with room for one more
-/// case: the share of a case that begins.
+/// lab. With a fifth, one and a half of ten minutes of two processors were idle, and no case needed them.
 const IDLE: f64 = 0.12;
+/// The same on clusters, where pods take more to start: the share of a case that begins.
+const IDLE_ON_CLUSTERS: f64 = 0.2;
 /// Length of the measurement. A case that begins takes most of its processor time within its first seconds.
-const WATCHED: Duration = Duration::from_millis(1000);
+const WATCHED: Duration = Duration::from_secs(1);
 /// Length of the measurement on clusters, where pods take so long to start.
 const WATCHED_ON_CLUSTERS: Duration = Duration::from_secs(8);
 /// Factor for concurrent cases while nodes of an existing cluster are idle. Own choice: they are others' too.
@@ -58,40 +60,43 @@ pub(super) fn processors() -> usize {
 
 /// Returns when this machine has room for one more case.
 pub(super) async fn room() {
-    watched(WATCHED, async || vec![Processors::now()]).await;
+    watched(WATCHED, IDLE, async || vec![Processors::now()]).await;
 }
 
 /// Returns when this machine has room for one more case on a cluster of kind.
 pub(super) async fn room_of_kind() {
-    watched(WATCHED_ON_CLUSTERS, async || vec![Processors::now()]).await;
+    watched(WATCHED_ON_CLUSTERS, IDLE_ON_CLUSTERS, async || {
+        vec![Processors::now()]
+    })
+    .await;
 }
 
 /// Returns when each node of a cluster has room for one more case. `stat` returns the `/proc/stat` of each node; an
 /// empty one could not be read, and counts as busy.
 pub(super) async fn room_of_nodes(stat: impl AsyncFn() -> Vec<String>) {
     let now = async || stat().await.iter().map(|stat| Processors::of(stat)).collect();
-    watched(WATCHED_ON_CLUSTERS, now).await;
+    watched(WATCHED_ON_CLUSTERS, IDLE_ON_CLUSTERS, now).await;
 }
 
 /// Returns when all of these machines have been idle for long enough.
-async fn watched(time: Duration, now: impl AsyncFn() -> Vec<Processors>) {
+async fn watched(time: Duration, idle: f64, now: impl AsyncFn() -> Vec<Processors>) {
     let mut before = now().await;
     loop {
         tokio::time::sleep(time).await;
         let after = now().await;
-        if have_room(&before, &after) {
+        if have_room(&before, &after, idle) {
             return;
         }
         before = after;
     }
 }
 
-/// Whether every machine was idle enough.
-fn have_room(before: &[Processors], after: &[Processors]) -> bool {
+/// Whether this share of every machine was idle.
+fn have_room(before: &[Processors], after: &[Processors], idle: f64) -> bool {
     let mut each = before.iter().zip(after);
     !after.is_empty()
         && before.len() == after.len()
-        && each.all(|(before, after)| after.free_since(*before) >= IDLE)
+        && each.all(|(before, after)| after.free_since(*before) >= idle)
 }
 
 /// USER_HZ: the unit of /proc, on every supported architecture.
@@ -223,9 +228,9 @@ mod tests {
             (vec![at(20, 50)], false),
             (vec![], false),
         ] {
-            assert_eq!(have_room(&before, &after), expected, "{after:?}");
+            assert_eq!(have_room(&before, &after, IDLE), expected, "{after:?}");
         }
-        assert!(!have_room(&[unread], &[unread]));
+        assert!(!have_room(&[unread], &[unread], IDLE));
     }
 
     #[test]

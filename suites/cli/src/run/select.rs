@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeSet, str::FromStr};
 
-use anyhow::bail;
 use cases::claims::{self, Claim};
 use cluster::Description;
 use faults::Found;
@@ -84,20 +83,6 @@ impl Wanted<'_> {
 
 /// The requested cases; at least one.
 pub(super) fn named(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Case>> {
-    let filtered = wanted.filter.and_then(Filter::claim);
-    let parts = wanted.parts.iter().filter_map(CataloguePart::claim);
-    let mut claims = wanted
-        .claims
-        .iter()
-        .map(|claim| claim.0)
-        .chain(parts)
-        .chain(filtered);
-    if let Some(claim) = claims.find(|claim| claim.cases().is_empty()) {
-        bail!(
-            "the claim {} has no case yet: `plumbline list --claims` shows which have",
-            claim.id
-        );
-    }
     let named: Vec<Case> = cases::ALL
         .iter()
         .copied()
@@ -178,7 +163,7 @@ mod tests {
                 further: true,
                 shared: false,
             },
-            variants: [Variant::SocketLbOff, Variant::OtherMode].into(),
+            variants: [Variant::SocketLbOff, Variant::OtherMode, Variant::OtherRelease].into(),
             image: cluster::PROBE.to_owned(),
             pull_secrets: Vec::new(),
             confined: None,
@@ -240,17 +225,6 @@ mod tests {
             ..wanted
         };
         assert_eq!(ids(&named(&wanted).unwrap()), ["clusterip-from-pod"]);
-        let without = claims::all().find(|claim| claim.cases().is_empty()).unwrap();
-        let wanted = Wanted {
-            claims: &[ClaimArgument(without)],
-            ..Wanted::default()
-        };
-        let error = named(&wanted).unwrap_err().to_string();
-        assert!(
-            error.contains(without.id.as_str()) && error.contains("no case yet"),
-            "{error}"
-        );
-        assert_eq!(matching(without.id.as_str()).unwrap_err().to_string(), error);
     }
 
     #[test]
@@ -271,13 +245,6 @@ mod tests {
             ..wanted
         });
         assert!(ids(&rest.unwrap()).iter().all(|id| !id.starts_with("release-")));
-        let without = claims::all().find(|claim| claim.cases().is_empty()).unwrap();
-        let parts = [CataloguePart::Claim(without)];
-        let error = named(&Wanted {
-            parts: &parts,
-            ..Wanted::default()
-        });
-        assert!(error.unwrap_err().to_string().contains("no case yet"));
     }
 
     #[test]
