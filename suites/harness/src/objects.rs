@@ -246,7 +246,7 @@ impl Objects {
 
     /// Deletes an object.
     pub async fn delete(&self, key: &Key) -> Result<Written, Halt> {
-        let sent_us = now_us();
+        let (sent_us, since) = (now_us(), self.watch.count(key));
         let (api, params) = (self.api(key), DeleteParams::default());
         let is_gone =
             |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.is_not_found());
@@ -263,7 +263,7 @@ impl Objects {
             body: Value::Null,
         });
         if is_watched(key.kind) {
-            self.watch.deleted(key, self.limits.own_watch).await?;
+            self.watch.deleted(key, since, self.limits.own_watch).await?;
         }
         Ok(Written {
             key: key.clone(),

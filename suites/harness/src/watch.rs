@@ -114,17 +114,21 @@ impl Watch {
         })
     }
 
-    /// Returns when the last version of an object is its deletion.
-    pub async fn deleted(&self, key: &Key, limit: Duration) -> Result<(), Halt> {
-        self.until(limit, |state| {
-            state.of(key).last().is_some_and(|version| version.deleted)
-        })
-        .await
-        .map_err(|()| {
-            Halt::Inconclusive(format!(
-                "the suite's own watch does not show the deletion of {key} within {limit:?}"
-            ))
-        })
+    /// How many versions of an object it has.
+    pub(crate) fn count(&self, key: &Key) -> usize {
+        self.seen.state().of(key).len()
+    }
+
+    /// Returns when an object is deleted, or was since there were so many versions of it: somebody else may have made it again at
+    /// once, as API servers do with their own Service.
+    pub(crate) async fn deleted(&self, key: &Key, since: usize, limit: Duration) -> Result<(), Halt> {
+        self.until(limit, |state| was_deleted(state.of(key), since))
+            .await
+            .map_err(|()| {
+                Halt::Inconclusive(format!(
+                    "the suite's own watch does not show the deletion of {key} within {limit:?}"
+                ))
+            })
     }
 
     /// Returns when the EndpointSlices of a Service, whatever they are called, list exactly these addresses as ready.
@@ -178,6 +182,11 @@ impl Watch {
                 .map_err(|_| ())?;
         }
     }
+}
+
+fn was_deleted(versions: &[Version], since: usize) -> bool {
+    let new = versions.iter().skip(since);
+    new.chain(versions.last()).any(|version| version.deleted)
 }
 
 impl State {
@@ -323,6 +332,24 @@ mod tests {
             "endpoints": null,
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn a_deletion_has_been_seen_also_if_the_object_is_there_again() {
+        let version = |deleted| Version {
+            resource_version: String::new(),
+            deleted,
+            object: json!(null),
+        };
+        let [made, gone] = [false, true].map(version);
+        let is = |versions: &[&Version], since| {
+            let versions: Vec<Version> = versions.iter().copied().cloned().collect();
+            was_deleted(&versions, since)
+        };
+        assert!(!is(&[], 0) && !is(&[&made], 0) && !is(&[&made], 1));
+        assert!(is(&[&made, &gone, &made], 1), "it was made again");
+        assert!(!is(&[&made, &gone, &made], 3), "that was before");
+        assert!(is(&[&made, &gone], 2), "it is gone already");
     }
 
     fn versions(seen: &Seen) -> Vec<(String, bool)> {
