@@ -19,7 +19,7 @@ use std::{
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 
-use crate::{e2e, mutants::outcome::parsed, steps};
+use crate::{e2e, job, mutants::outcome::parsed, steps};
 
 /// Folder of the reports, one for each run, below the workspace.
 const OUT: &str = "target/plumbline/soak";
@@ -127,7 +127,10 @@ fn one(program: &Path, arguments: &Arguments, run: u32, seed: u64, shown: &mut S
         .arg(seed.wrapping_add(u64::from(run - 1)).to_string())
         .args(&arguments.run);
     // Its report says more than its exit code.
-    steps::run(&format!("run {run} of {}", arguments.runs), &mut command)?;
+    steps::run(
+        &format!("run {run} of {}", arguments.runs),
+        &mut job::bound(command),
+    )?;
     let text = fs::read_to_string(&report).with_context(|| {
         format!(
             "run {run} wrote no {}: what it printed says why",
