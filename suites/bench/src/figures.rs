@@ -84,7 +84,7 @@ pub struct Delays {
     pub took_ms: Quartiles,
     /// The longest.
     pub longest_ms: f64,
-    /// Connections that nobody answered while the changes took effect, of all rounds.
+    /// Connections before that one, which got no answer: the sum over the rounds.
     pub failed: u64,
 }
 

@@ -160,7 +160,7 @@ pub struct Change {
     /// The delay: from when the write was sent to the beginning of the connection, which are at most a millisecond apart from the
     /// one before.
     pub took: Duration,
-    /// Connections that nobody answered until then.
+    /// Connections before that one, which got no answer.
     pub failed: u64,
 }
 

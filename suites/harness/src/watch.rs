@@ -119,8 +119,8 @@ impl Watch {
         self.seen.state().of(key).len()
     }
 
-    /// Returns when an object is deleted, or was since there were so many versions of it: somebody else may have made it again at
-    /// once, as API servers do with their own Service.
+    /// Returns when the watch has shown that an object was deleted, after its first `since` versions. It may exist again by then: API
+    /// servers create their own Service anew.
     pub(crate) async fn deleted(&self, key: &Key, since: usize, limit: Duration) -> Result<(), Halt> {
         self.until(limit, |state| was_deleted(state.of(key), since))
             .await
