@@ -29,7 +29,7 @@ pub struct Verified {
     /// It gives up at a million.
     pub processed: u32,
     /// Bytes of stack of the program and of each function that was not inlined; of those that are called from each other at most
-    /// [`MOST_STACK`] together.
+    /// `MOST_STACK` together.
     pub stack: Vec<u32>,
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Arguments {
     /// Number of runs, one after the other
     #[arg(long, default_value = "20", value_name = "N")]
     runs: NonZero<u32>,
-    /// Threads that keep a processor busy meanwhile
+    /// Threads that keep a processor busy beside the runs
     #[arg(long, default_value_t = 0, value_name = "N")]
     busy: u8,
     /// Seed of the first run, the next one's is one more; printed. The default is from the clock
