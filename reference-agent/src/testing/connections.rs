@@ -6,8 +6,8 @@ use std::{
 };
 
 use lb_abi::{
-    Address, Backend, BackendId, Chosen, ChosenKey, Flow, Frontend, FrontendKey, Port, SocketRevnat,
-    SocketRevnatKey, TCP, Tuple, address_flags,
+    Address, Backend, BackendId, Chosen, ChosenKey, Flow, Frontend, FrontendKey, Port, Service, ServiceId,
+    SlotKey, SocketRevnat, SocketRevnatKey, TCP, Tuple, address_flags,
 };
 use lb_loader::LoaderError;
 
@@ -46,6 +46,14 @@ impl LiveMaps for NodeConnections {
 
     fn backend(&self, id: BackendId) -> Result<Option<Backend>, LoaderError> {
         Ok(value_of(&id, self.0.contents().backends))
+    }
+
+    fn service(&self, id: ServiceId) -> Result<Option<Service>, LoaderError> {
+        Ok(value_of(&id, self.0.contents().services))
+    }
+
+    fn slot(&self, key: &SlotKey) -> Result<Option<BackendId>, LoaderError> {
+        Ok(value_of(key, self.0.contents().slots))
     }
 }
 

@@ -114,8 +114,8 @@ impl Batch {
         self.unlisted_frontends = true;
     }
 
-    /// Whether an entry of CONNTRACK is stale: its backend has departed from its service port, or is not in the map any more, or
-    /// its frontend is not its service port's any more.
+    /// Whether an entry of CONNTRACK is stale: its backend has departed from its service port and has not come back, or is not in
+    /// the map any more, or its frontend is not its service port's any more.
     pub(super) fn is_stale_flow<L: LiveMaps>(&self, key: &Tuple, flow: &Flow, maps: &Lookup<'_, L>) -> bool {
         if key.protocol != UDP || flow.flags & flow_flags::OWN != 0 {
             return false;
@@ -139,7 +139,7 @@ impl Batch {
             pad: 0,
         };
         let departed = self.departed.get(&(flow.service, flow.backend));
-        departed.is_some_and(|gone| gone.backend == backend)
+        departed.is_some_and(|gone| gone.backend == backend && maps.is_over(&asked, flow.service, backend))
             || (self.unlisted_backends && maps.is_others(flow.backend, Some(backend)))
             || self.has_moved(&asked, flow.service, maps)
     }
@@ -151,7 +151,8 @@ impl Batch {
         chosen: &Chosen,
         maps: &Lookup<'_, L>,
     ) -> bool {
-        self.departed.contains_key(&(chosen.service, chosen.backend))
+        let departed = self.departed.get(&(chosen.service, chosen.backend));
+        departed.is_some_and(|gone| maps.is_over(&key.frontend, chosen.service, gone.backend))
             || (self.unlisted_backends && maps.is_others(chosen.backend, None))
             || self.has_moved(&key.frontend, chosen.service, maps)
     }
@@ -191,7 +192,7 @@ impl Batch {
             let is_gone = self.unlisted_backends && !serving.contains(&backend);
             let departed = by_backend.get(&backend).is_some_and(|frontends| {
                 let known = |frontend: &FrontendKey| frontends.iter().any(|set| set.contains(frontend));
-                maps.is_one_of(asked, known)
+                maps.is_one_of(asked, known) && maps.has_left_frontend(asked, backend)
             });
             let moved = self.moved.get(asked);
             let moved = moved.or_else(|| {

@@ -3,11 +3,12 @@
 use std::{collections::HashSet, net::SocketAddr, path::PathBuf};
 
 use lb_abi::{
-    Address, Backend, BackendId, Chosen, ChosenKey, Flow, Frontend, FrontendKey, Port, SocketRevnat,
-    SocketRevnatKey, TCP, Tuple, address_flags,
+    Address, Backend, BackendId, Chosen, ChosenKey, Flow, Frontend, FrontendKey, Port, Service, ServiceId,
+    SlotKey, SocketRevnat, SocketRevnatKey, TCP, Tuple, address_flags,
 };
 use lb_loader::{
-    LoaderError, MapError, Maps, Opening, Table, Terminated, opening, terminate_opening, terminate_udp,
+    LoaderError, MapError, Maps, Opening, ServiceView, Table, Terminated, opening, terminate_opening,
+    terminate_udp,
 };
 
 use super::{Connections, LiveMaps, namespaces::each_namespace};
@@ -24,6 +25,8 @@ pub struct KernelConnections {
     frontends: Table<FrontendKey, Frontend>,
     addresses: Table<Address, u32>,
     backends: Table<BackendId, Backend>,
+    services: ServiceView,
+    slots: Table<SlotKey, BackendId>,
     cgroup: PathBuf,
 }
 
@@ -41,6 +44,8 @@ impl KernelConnections {
             frontends: maps.frontends.try_clone()?,
             addresses: maps.addresses.try_clone()?,
             backends: maps.backends.try_clone()?,
+            services: maps.services.view(),
+            slots: maps.slots.try_clone()?,
         })
     }
 }
@@ -57,6 +62,14 @@ impl LiveMaps for KernelConnections {
 
     fn backend(&self, id: BackendId) -> Result<Option<Backend>, LoaderError> {
         Ok(self.backends.get(&id)?)
+    }
+
+    fn service(&self, id: ServiceId) -> Result<Option<Service>, LoaderError> {
+        Ok(self.services.get(&id)?)
+    }
+
+    fn slot(&self, key: &SlotKey) -> Result<Option<BackendId>, LoaderError> {
+        Ok(self.slots.get(key)?)
     }
 }
 

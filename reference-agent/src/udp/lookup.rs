@@ -1,15 +1,32 @@
 //! The maps, read as the programs do, and when they are asked.
 //!
 //! A walk over CONNTRACK takes long on a busy node. A frontend that passes to a Service meanwhile opens flows at once:
-//! judged by what the maps had when the walk began, those would end, too.
+//! judged by what the maps had when the walk began, those would end, too. So it is with a backend that comes back.
 
-use std::{cell::RefCell, net::SocketAddr};
+use std::{
+    cell::RefCell,
+    collections::{HashMap, HashSet},
+    net::SocketAddr,
+};
 
-use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, ServiceId, UDP};
+use lb_abi::{Address, Backend, BackendId, Frontend, FrontendKey, Service, ServiceId, SlotKey, UDP};
 use lb_loader::LoaderError;
 
 use super::LiveMaps;
 use crate::endpoint_address::node_port;
+
+/// How often the slots of one service port are read, at most: that of a large Service which changes all the time would be read for
+/// each of its flows. After that the last reading decides.
+const READINGS: u32 = 64;
+
+/// The backends that a service port sends to, by its slots.
+#[derive(Debug, Default)]
+struct Members {
+    /// When they were read: a generation's slots stay as they are while it is current. All zero: not yet.
+    of: Service,
+    backends: HashSet<SocketAddr>,
+    readings: u32,
+}
 
 /// What the maps have now.
 #[derive(Debug)]
@@ -17,6 +34,7 @@ pub(super) struct Lookup<'a, L> {
     maps: &'a L,
     /// The first that could not be read. Nothing is stale by what is not known.
     failed: RefCell<Option<LoaderError>>,
+    members: RefCell<HashMap<ServiceId, Members>>,
 }
 
 impl<'a, L: LiveMaps> Lookup<'a, L> {
@@ -25,6 +43,7 @@ impl<'a, L: LiveMaps> Lookup<'a, L> {
         Self {
             maps,
             failed: RefCell::default(),
+            members: RefCell::default(),
         }
     }
 
@@ -69,6 +88,50 @@ impl<'a, L: LiveMaps> Lookup<'a, L> {
         let found = found.filter(|found| found.protocol == UDP);
         let there = found.is_some_and(|found| backend.is_none_or(|backend| address(&found) == backend));
         !there && self.is_known()
+    }
+
+    /// Whether a client that asked this frontend of a service port is not sent to this backend any more: the backend has no slot
+    /// there, or the frontend leads elsewhere (the number is another service port's by now).
+    pub(super) fn is_over(&self, asked: &FrontendKey, service: ServiceId, backend: SocketAddr) -> bool {
+        let over = !self.sends_to(service, backend) || self.leads_elsewhere(asked, service);
+        over && self.is_known()
+    }
+
+    /// Whether no socket that asks this frontend is sent to this backend now.
+    pub(super) fn has_left_frontend(&self, asked: &FrontendKey, backend: SocketAddr) -> bool {
+        let there = self
+            .frontend(asked)
+            .is_some_and(|found| self.sends_to(found.internal, backend));
+        !there && self.is_known()
+    }
+
+    /// Whether a service port has a slot with this backend.
+    fn sends_to(&self, service: ServiceId, backend: SocketAddr) -> bool {
+        let current = || self.read(self.maps.service(service)).flatten();
+        let mut members = self.members.borrow_mut();
+        let members = members.entry(service).or_default();
+        // Slots that are read while the next generation takes over may be gone.
+        while let Some(now) = current()
+            && now != members.of
+            && members.readings < READINGS
+        {
+            members.backends = self.slots(service, now).collect();
+            members.of = now;
+            members.readings += 1;
+        }
+        current().is_some() && members.backends.contains(&backend)
+    }
+
+    fn slots(&self, service: ServiceId, now: Service) -> impl Iterator<Item = SocketAddr> {
+        let of = move |index| SlotKey {
+            service,
+            generation: now.generation,
+            index,
+        };
+        (0..now.slots)
+            .filter_map(move |index| self.read(self.maps.slot(&of(index))).flatten())
+            .filter_map(|id| self.read(self.maps.backend(id)).flatten())
+            .map(|backend| address(&backend))
     }
 
     /// Whether everything could be read.

@@ -15,7 +15,8 @@
 //! connection is ended, so that its owner gets an error and opens another. Flows and sockets of other backends stay, also
 //! those of other Services that still have this backend, and sockets that have been connected elsewhere since. At a frontend
 //! that has moved, flows stay that the new service port has opened, and sockets that are connected to a backend of that.
-//! A change of a Service's traffic policy moves none of its frontends.
+//! A change of a Service's traffic policy moves none of its frontends. A backend that has come back since it left, and has a slot of
+//! the service port again, keeps what it has: a flow may have been opened since, and its answer be on the way.
 //!
 //! | file | what |
 //! |---|---|
@@ -44,8 +45,8 @@ mod worker;
 use std::{collections::HashSet, net::SocketAddr};
 
 use lb_abi::{
-    Address, Backend, BackendId, Chosen, ChosenKey, Flow, Frontend, FrontendKey, SocketRevnat,
-    SocketRevnatKey, Tuple,
+    Address, Backend, BackendId, Chosen, ChosenKey, Flow, Frontend, FrontendKey, Service, ServiceId, SlotKey,
+    SocketRevnat, SocketRevnatKey, Tuple,
 };
 use lb_loader::LoaderError;
 
@@ -74,6 +75,18 @@ pub trait LiveMaps {
     /// # Errors
     /// The kernel's error.
     fn backend(&self, id: BackendId) -> Result<Option<Backend>, LoaderError>;
+
+    /// A service port.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    fn service(&self, id: ServiceId) -> Result<Option<Service>, LoaderError>;
+
+    /// The backend of a slot.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    fn slot(&self, key: &SlotKey) -> Result<Option<BackendId>, LoaderError>;
 }
 
 /// Flows and sockets, as the programs have recorded them.

@@ -28,16 +28,18 @@ impl Unanswering {
         }
     }
 
-    /// Whether a socket asks a backend that has left the service port it was sent to it by.
+    /// Whether a socket asks a backend that has left the service port it was sent to it by, and has not come back.
     pub(super) fn is_stale<L: LiveMaps>(
         &self,
         key: &SocketRevnatKey,
         remembered: &SocketRevnat,
         maps: &Lookup<'_, L>,
     ) -> bool {
-        let departed = self.0.get(&address(&key.backend));
+        let backend = address(&key.backend);
+        let departed = self.0.get(&backend);
         key.backend.protocol == TCP
             && departed
                 .is_some_and(|frontends| maps.is_one_of(&remembered.frontend, |key| frontends.contains(key)))
+            && maps.has_left_frontend(&remembered.frontend, backend)
     }
 }

@@ -7,7 +7,10 @@ use std::{
     io,
     ops::Deref,
     os::fd::OwnedFd,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use lb_abi::{Service, ServiceId};
@@ -17,10 +20,10 @@ use crate::{LoaderError, MapError, MapName, Operation};
 
 const _: () = assert!(size_of::<Service>() == size_of::<u64>());
 
-/// SERVICES to be read. An entry that is all zero is absent.
-#[derive(Debug)]
+/// SERVICES to be read. An entry that is all zero is absent. Clones are the same memory.
+#[derive(Clone, Debug)]
 pub struct ServiceView {
-    memory: Memory,
+    memory: Arc<Memory>,
 }
 
 impl ServiceView {
@@ -30,7 +33,9 @@ impl ServiceView {
     }
 
     fn mapped(map: &OwnedFd, access: Access) -> Result<Self, LoaderError> {
-        Memory::map(MapName::Services, map, access).map(|memory| Self { memory })
+        Memory::map(MapName::Services, map, access).map(|memory| Self {
+            memory: Arc::new(memory),
+        })
     }
 
     /// The word of a service port; `None`: there is no such number.
@@ -83,6 +88,11 @@ impl ServiceTable {
             .ok_or_else(full)?
             .store(value.to_word(), Ordering::Release);
         Ok(())
+    }
+
+    /// The same map, to be read.
+    pub fn view(&self) -> ServiceView {
+        self.0.clone()
     }
 
     /// Zeroes a service port. `true`: it was there.

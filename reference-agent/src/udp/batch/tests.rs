@@ -1,8 +1,11 @@
 //! Which flows and sockets go, one by one.
 
-use std::{cell::RefCell, convert::Infallible};
+use std::{
+    cell::{Cell, RefCell},
+    convert::Infallible,
+};
 
-use lb_abi::{Address, Backend, Frontend, Port};
+use lb_abi::{Address, Backend, Frontend, Port, Service, SlotKey};
 use lb_loader::LoaderError;
 
 use super::*;
@@ -87,15 +90,29 @@ fn maps(backends: &[(BackendId, &str)], frontends: &[(&str, ServiceId)]) -> Maps
         backends: backends.iter().map(|(id, text)| (*id, socket(text))).collect(),
         frontends: RefCell::new(frontends.collect()),
         nodes: nodes.into(),
+        slots: RefCell::default(),
+        readings: Cell::default(),
     }
 }
 
-/// Maps whose entries stay as they are.
+/// Maps whose entries stay as they are, but frontends and slots.
 #[derive(Default)]
 struct Maps {
     backends: HashMap<BackendId, SocketAddr>,
     frontends: RefCell<HashMap<FrontendKey, Frontend>>,
     nodes: HashSet<Address>,
+    /// Of service port 3: its generation, and its slots.
+    slots: RefCell<(u32, Vec<BackendId>)>,
+    /// How many slots were read.
+    readings: Cell<u32>,
+}
+
+impl Maps {
+    /// Service port 3 gets other slots.
+    fn switch(&self, slots: &[BackendId]) {
+        let mut current = self.slots.borrow_mut();
+        *current = (current.0 + 1, slots.to_vec());
+    }
 }
 
 impl LiveMaps for Maps {
@@ -115,6 +132,24 @@ impl LiveMaps for Maps {
             protocol: UDP,
             flags: 0,
         }))
+    }
+
+    fn service(&self, id: ServiceId) -> Result<Option<Service>, LoaderError> {
+        let (generation, slots) = &*self.slots.borrow();
+        let slots = u32::try_from(slots.len()).expect("a few");
+        let there = id == 3 && *generation > 0;
+        Ok(there.then_some(Service {
+            generation: *generation,
+            slots,
+        }))
+    }
+
+    fn slot(&self, key: &SlotKey) -> Result<Option<BackendId>, LoaderError> {
+        self.readings.update(|readings| readings + 1);
+        let (generation, slots) = &*self.slots.borrow();
+        let index = usize::try_from(key.index).expect("an index");
+        let found = slots.get(index).copied();
+        Ok(found.filter(|_| key.service == 3 && key.generation == *generation))
     }
 }
 
@@ -150,6 +185,85 @@ fn both_entries_of_a_flow_of_a_backend_that_has_departed_go_and_no_others() {
         !batch.is_stale_flow(&key, &value, &Lookup::new(&Maps::default())),
         "TCP"
     );
+}
+
+/// Writes had failed, say, and the batch waited: what has been opened since would lose its answer.
+#[test]
+fn what_a_backend_has_that_has_come_back_since_stays() {
+    let there = maps(&[(7, OLD), (8, NEW)], &[(VIP, 3)]);
+    let batch = batch(&[(3, &[VIP], OLD, 7)]);
+    let choice = (
+        ChosenKey {
+            cookie: 1,
+            frontend: at(VIP).frontend_key(),
+            pad: 0,
+        },
+        Chosen {
+            service: 3,
+            backend: 7,
+        },
+    );
+    let lookup = Lookup::new(&there);
+    let are_stale = || {
+        let flows = flow(3, 7, VIP, OLD).map(|(key, flow)| batch.is_stale_flow(&key, &flow, &lookup));
+        (flows, batch.is_stale_choice(&choice.0, &choice.1, &lookup))
+    };
+    for (slots, is_stale) in [
+        ([8].as_slice(), true),
+        (&[7, 8], false),
+        (&[8], true),
+        (&[7], false),
+        (&[], true),
+    ] {
+        // The walk goes on.
+        there.switch(slots);
+        assert_eq!(are_stale(), ([is_stale; 2], is_stale), "{slots:?}");
+        let expected = if is_stale { [1].as_slice() } else { &[] };
+        check_sockets_with(&batch, &[noted(1, VIP, OLD)], &there, expected);
+    }
+    // The number is that of another Service's port now, which has the same backend.
+    there.switch(&[7]);
+    there.frontends.borrow_mut().clear();
+    assert_eq!(are_stale(), ([true; 2], true));
+    check_sockets_with(&batch, &[noted(1, VIP, OLD)], &there, &[1]);
+}
+
+#[test]
+fn a_tcp_connection_is_opened_to_a_backend_that_has_come_back() {
+    let there = maps(&[(7, OLD)], &[(VIP, 3)]);
+    let mut batch = Batch::default();
+    let mut tcp = gone(3, &[VIP], OLD, 7);
+    tcp.backend.protocol = Protocol::Tcp;
+    batch.add(tcp, 2);
+    let (mut key, remembered) = noted(1, VIP, OLD);
+    key.backend.protocol = lb_abi::TCP;
+    let is_stale = || {
+        batch
+            .unanswering()
+            .is_stale(&key, &remembered, &Lookup::new(&there))
+    };
+    assert!(is_stale());
+    there.switch(&[7]);
+    assert!(!is_stale());
+}
+
+#[test]
+fn the_slots_of_a_service_port_are_read_once_for_each_change_and_not_without_end() {
+    let there = maps(&[(7, OLD)], &[(VIP, 3)]);
+    let batch = batch(&[(3, &[VIP], OLD, 7)]);
+    let lookup = Lookup::new(&there);
+    let look = || {
+        let [(key, flow), _] = flow(3, 7, VIP, OLD);
+        batch.is_stale_flow(&key, &flow, &lookup)
+    };
+    there.switch(&[7]);
+    assert!(!look() && !look());
+    assert_eq!(there.readings.get(), 1);
+    for _ in 0..100 {
+        there.switch(&[7]);
+        assert!(!look());
+    }
+    assert_eq!(there.readings.get(), 64);
 }
 
 #[test]
