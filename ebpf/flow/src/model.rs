@@ -2,7 +2,7 @@
 
 extern crate std;
 
-use core::cell::{Cell, RefCell};
+use core::cell::RefCell;
 use std::collections::BTreeMap;
 
 use lb_abi::{
@@ -13,7 +13,7 @@ use lb_abi::{
 use crate::Tables;
 
 /// The maps, and what a program would have done with them.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Model {
     pub(crate) addresses: BTreeMap<Address, u32>,
     pub(crate) frontends: BTreeMap<FrontendKey, Frontend>,
@@ -23,37 +23,77 @@ pub(crate) struct Model {
     pub(crate) affinity: RefCell<BTreeMap<AffinityKey, Affinity>>,
     pub(crate) random: u32,
     pub(crate) now: u32,
-    /// How often SERVICES was read.
-    pub(crate) service_reads: Cell<u32>,
+    /// What was called.
+    pub(crate) calls: Calls,
+}
+
+/// How often something was called, by its name.
+pub(crate) type Counts = BTreeMap<&'static str, u32>;
+
+/// Calls that are helper calls where the maps and the packet are the kernel's.
+#[derive(Clone, Default)]
+pub(crate) struct Calls {
+    look_ups: RefCell<Counts>,
+    others: RefCell<Counts>,
+}
+
+impl Calls {
+    /// Counts a look-up in a map.
+    pub(crate) fn look_up(&self, map: &'static str) {
+        *self.look_ups.borrow_mut().entry(map).or_default() += 1;
+    }
+
+    /// Counts another call.
+    pub(crate) fn other(&self, what: &'static str) {
+        *self.others.borrow_mut().entry(what).or_default() += 1;
+    }
+
+    /// How often a map was looked up.
+    pub(crate) fn look_ups(&self, map: &str) -> u32 {
+        self.look_ups.borrow().get(map).copied().unwrap_or(0)
+    }
+
+    /// Look-ups by map, and the other calls; from now on they are counted anew.
+    pub(crate) fn take(&self) -> (Counts, Counts) {
+        (self.look_ups.take(), self.others.take())
+    }
 }
 
 impl Tables for Model {
     fn address(&self, address: &Address) -> Option<u32> {
+        self.calls.look_up("ADDRESSES");
         self.addresses.get(address).copied()
     }
     fn frontend(&self, key: &FrontendKey) -> Option<Frontend> {
+        self.calls.look_up("FRONTENDS");
         self.frontends.get(key).copied()
     }
     fn service(&self, id: ServiceId) -> Option<Service> {
-        self.service_reads.set(self.service_reads.get() + 1);
+        self.calls.look_up("SERVICES");
         self.services.get(&id).copied()
     }
     fn slot(&self, key: &SlotKey) -> Option<BackendId> {
+        self.calls.look_up("SLOTS");
         self.slots.get(key).copied()
     }
     fn backend(&self, id: BackendId) -> Option<Backend> {
+        self.calls.look_up("BACKENDS");
         self.backends.get(&id).copied()
     }
     fn affinity(&self, key: &AffinityKey) -> Option<Affinity> {
+        self.calls.look_up("AFFINITY");
         self.affinity.borrow().get(key).copied()
     }
     fn keep_affinity(&self, key: &AffinityKey, value: &Affinity) {
+        self.calls.other("AFFINITY written");
         self.affinity.borrow_mut().insert(*key, *value);
     }
     fn random(&self) -> u32 {
+        self.calls.other("random number");
         self.random
     }
     fn now(&self) -> u32 {
+        self.calls.other("time");
         self.now
     }
 }

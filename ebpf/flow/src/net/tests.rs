@@ -1,6 +1,7 @@
 //! Whole decisions, on a model of the node.
 
 mod addresses;
+mod calls;
 mod fragments;
 pub(in crate::net) mod node;
 mod node_to_itself;
@@ -23,16 +24,31 @@ const VIP: Address = Address::v4([203, 0, 113, 10]);
 const NODE: Address = Address::v4([192, 0, 2, 1]);
 const POD: Address = Address::v4([10, 244, 2, 2]);
 
-/// A TCP segment over IPv4.
-fn segment(source: (Address, u16), destination: (Address, u16), flags: u8) -> Vec<u8> {
-    let mut packet = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
-    packet.extend([0x45, 0, 0, 40, 0, 1, 0x40, 0, 64, TCP, 0, 0]);
-    packet.extend(source.0.last4());
-    packet.extend(destination.0.last4());
-    packet.extend(source.1.to_be_bytes());
-    packet.extend(destination.1.to_be_bytes());
-    packet.extend([0, 0, 0, 1, 0, 0, 0, 2, 0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+/// A frame with this behind its IP header.
+fn frame(protocol: u8, source: Address, destination: Address, payload: &[u8]) -> Vec<u8> {
+    let mut packet = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    let length = u16::try_from(payload.len()).expect("a packet's length");
+    if source.is_v4() {
+        let [high, low] = (20 + length).to_be_bytes();
+        packet.extend([8, 0, 0x45, 0, high, low, 0, 1, 0x40, 0, 64, protocol, 0, 0]);
+        packet.extend(source.last4());
+        packet.extend(destination.last4());
+    } else {
+        let [high, low] = length.to_be_bytes();
+        packet.extend([0x86, 0xdd, 0x60, 0, 0, 0, high, low, protocol, 64]);
+        packet.extend(source.octets());
+        packet.extend(destination.octets());
+    }
+    packet.extend(payload);
     packet
+}
+
+/// A TCP segment.
+fn segment(source: (Address, u16), destination: (Address, u16), flags: u8) -> Vec<u8> {
+    let ([a, b], [c, d]) = (source.1.to_be_bytes(), destination.1.to_be_bytes());
+    let rest = [0, 0, 0, 1, 0, 0, 0, 2, 0x50, flags, 0xff, 0xff, 0, 0, 0, 0];
+    let payload = [&[a, b, c, d][..], &rest].concat();
+    frame(TCP, source.0, destination.0, &payload)
 }
 
 fn tuple(source: (Address, u16), destination: (Address, u16)) -> Tuple {
@@ -48,9 +64,14 @@ fn tuple(source: (Address, u16), destination: (Address, u16)) -> Tuple {
 
 /// A load balancer's IP in front of a pod of another node.
 fn remote() -> Fake {
+    in_front_of(VIP, NODE, POD)
+}
+
+/// [`remote`] with other addresses.
+fn in_front_of(vip: Address, node: Address, pod: Address) -> Fake {
     let mut fake = Fake::default();
     let key = FrontendKey {
-        address: VIP,
+        address: vip,
         port: Port::new(80),
         protocol: TCP,
         pad: 0,
@@ -63,7 +84,7 @@ fn remote() -> Fake {
     fake.maps.frontends.insert(key, both);
     fake.maps
         .addresses
-        .extend([(VIP, address_flags::VIP), (NODE, address_flags::NODE)]);
+        .extend([(vip, address_flags::VIP), (node, address_flags::NODE)]);
     fake.maps.services.insert(
         1,
         Service {
@@ -80,7 +101,7 @@ fn remote() -> Fake {
         5,
     );
     let pod = Backend {
-        address: POD,
+        address: pod,
         port: Port::new(8080),
         protocol: TCP,
         flags: 0,
@@ -88,7 +109,9 @@ fn remote() -> Fake {
     fake.maps.backends.insert(5, pod);
     fake.maps.now = 1000;
     fake.config = Config {
-        node_v4: NODE,
+        // Packets of one family read one of them.
+        node_v4: node,
+        node_v6: node,
         snat_first: 40_000,
         snat_last: 40_001,
         ..Config::NONE
@@ -101,15 +124,19 @@ fn opened(hook: Hook, fake: &Fake, work: &mut PacketState) -> Outcome {
     open(hook, fake, work).unwrap_or_else(|new| create(hook, fake, work, new))
 }
 
-/// What becomes of a packet at the uplink.
-fn arrives(fake: &Fake, packet: &[u8], work: &mut PacketState) -> Outcome {
-    let hook = Hook::NodeIngress;
-    match decide(hook, Bytes(packet), fake, work) {
+/// What becomes of a packet at a hook.
+fn handled<P: Packet>(hook: Hook, fake: &Fake, packet: P, work: &mut PacketState) -> Outcome {
+    match decide(hook, packet, fake, work) {
         Ok(outcome) => outcome,
         Err(Rest::Open) => opened(hook, fake, work),
-        Err(Rest::Icmp) => icmp(hook, Bytes(packet), fake, work),
-        Err(Rest::Around) => around(Bytes(packet), fake, work),
+        Err(Rest::Icmp) => icmp(hook, packet, fake, work),
+        Err(Rest::Around) => around(packet, fake, work),
     }
+}
+
+/// What becomes of a packet at the uplink.
+fn arrives(fake: &Fake, packet: &[u8], work: &mut PacketState) -> Outcome {
+    handled(Hook::NodeIngress, fake, Bytes(packet), work)
 }
 
 #[test]

@@ -109,7 +109,7 @@ fn a_destination_that_is_nobodys_passes_and_nothing_is_asked_of_the_caller() {
         Verdict::Pass,
     );
     check(&model, &caller, tcp(NODE, 80), Verdict::Pass);
-    assert_eq!((model.service_reads.get(), caller.asked.get()), (0, 0));
+    assert_eq!((model.calls.look_ups("SERVICES"), caller.asked.get()), (0, 0));
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn the_random_number_chooses_the_backend() {
     model.random = u32::MAX;
     check(&model, &caller, VIP, Verdict::Translate(TO_TWO));
     // It is read once, and so are a service's generation and slots.
-    assert_eq!((model.service_reads.get(), caller.asked.get()), (2, 0));
+    assert_eq!((model.calls.look_ups("SERVICES"), caller.asked.get()), (2, 0));
 }
 
 #[test]

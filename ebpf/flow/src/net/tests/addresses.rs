@@ -9,24 +9,13 @@ const OTHER: Address = Address::v4([192, 0, 2, 9]);
 /// What becomes of a packet at a hook.
 pub(super) fn at(hook: Hook, fake: &Fake, packet: &[u8]) -> Outcome {
     let mut work = PacketState::NEW;
-    match decide(hook, Bytes(packet), fake, &mut work) {
-        Ok(outcome) => outcome,
-        Err(Rest::Open) => opened(hook, fake, &mut work),
-        Err(Rest::Icmp) => icmp(hook, Bytes(packet), fake, &mut work),
-        Err(Rest::Around) => around(Bytes(packet), fake, &mut work),
-    }
+    handled(hook, fake, Bytes(packet), &mut work)
 }
 
-/// A datagram over IPv4.
+/// A datagram of UDP.
 pub(super) fn datagram(source: (Address, u16), destination: (Address, u16)) -> Vec<u8> {
-    let mut packet = segment(source, destination, 0);
-    packet.truncate(14 + 20);
-    packet[14 + 3] = 28;
-    packet[14 + 9] = UDP;
-    packet.extend(source.1.to_be_bytes());
-    packet.extend(destination.1.to_be_bytes());
-    packet.extend([0, 8, 0, 0]);
-    packet
+    let ([a, b], [c, d]) = (source.1.to_be_bytes(), destination.1.to_be_bytes());
+    frame(UDP, source.0, destination.0, &[a, b, c, d, 0, 8, 0, 0])
 }
 
 /// [`remote`], with a node port for TCP and UDP.

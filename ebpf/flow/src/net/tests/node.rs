@@ -71,6 +71,7 @@ impl Packet for Bytes<'_> {
 }
 
 /// A node.
+#[derive(Clone)]
 pub(in crate::net) struct Fake {
     pub(in crate::net) maps: Model,
     pub(in crate::net) config: Config,
@@ -180,32 +181,40 @@ impl<'a> Node for &'a Fake {
     type Entry = Found<'a>;
 
     fn flow(self, key: &Tuple) -> Option<Found<'a>> {
+        self.maps.calls.look_up("CONNTRACK");
         self.entry(key).map(|_| Found(self, *key))
     }
     fn insert(self, key: &Tuple, flow: &Flow) -> Inserted {
+        self.maps.calls.other("CONNTRACK written");
         if self.entry(key).is_some() {
             return Inserted::Exists;
         }
-        self.store(key, flow);
+        self.flows.borrow_mut().insert(*key, *flow);
         Inserted::New
     }
     fn store(self, key: &Tuple, flow: &Flow) -> bool {
+        self.maps.calls.other("CONNTRACK written");
         self.flows.borrow_mut().insert(*key, *flow);
         true
     }
     fn remove(self, key: &Tuple) {
+        self.maps.calls.other("CONNTRACK deleted");
         self.flows.borrow_mut().remove(key);
     }
     fn ports(self, key: &FragmentKey) -> Option<Ports> {
+        self.maps.calls.look_up("FRAGMENTS");
         self.fragments.borrow().get(key).copied()
     }
     fn keep_ports(self, key: &FragmentKey, ports: &Ports) {
+        self.maps.calls.other("FRAGMENTS written");
         self.fragments.borrow_mut().insert(*key, *ports);
     }
     fn insert_ports(self, key: &FragmentKey, ports: &Ports) -> bool {
-        let new = !self.fragments.borrow().contains_key(key);
+        self.maps.calls.other("FRAGMENTS written");
+        let mut fragments = self.fragments.borrow_mut();
+        let new = !fragments.contains_key(key);
         if new {
-            self.keep_ports(key, ports);
+            fragments.insert(*key, *ports);
         }
         new
     }
@@ -219,6 +228,7 @@ impl<'a> Node for &'a Fake {
             .retain(|held| held.datagram != work.held.datagram || held.number >= work.held.number);
     }
     fn admits(self, client: &SourceKey) -> bool {
+        self.maps.calls.look_up("SOURCES");
         client.service != SourceKey::CLUSTER.to_be_bytes() || self.of_cluster == Some(client.address)
     }
     fn own_address(self, v4: bool) -> Address {
@@ -250,6 +260,7 @@ impl<'a> Node for &'a Fake {
         self.translated
     }
     fn socket(self, tuple: &Tuple) -> Socket {
+        self.maps.calls.other("socket looked up");
         match self.socket {
             Some((port, socket)) if port == tuple.destination_port => socket,
             _ => Socket::None,
