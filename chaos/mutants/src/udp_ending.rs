@@ -8,8 +8,8 @@ use std::{
 };
 
 use lb_abi::{
-    Address, Backend, BackendId, Chosen, ChosenKey, Flow, Frontend, FrontendKey, SocketRevnat,
-    SocketRevnatKey, TCP, Tuple, UDP, flow_flags,
+    Address, Backend, BackendId, Chosen, ChosenKey, Flow, Frontend, FrontendKey, Service, ServiceId, SlotKey,
+    SocketRevnat, SocketRevnatKey, TCP, Tuple, UDP, flow_flags,
 };
 use lb_loader::LoaderError;
 use reference_agent::udp::{Connections, LiveMaps};
@@ -92,6 +92,14 @@ impl<C: Connections> LiveMaps for Ending<C> {
 
     fn backend(&self, id: BackendId) -> Result<Option<Backend>, LoaderError> {
         self.inner.backend(id)
+    }
+
+    fn service(&self, id: ServiceId) -> Result<Option<Service>, LoaderError> {
+        self.inner.service(id)
+    }
+
+    fn slot(&self, key: &SlotKey) -> Result<Option<BackendId>, LoaderError> {
+        self.inner.slot(key)
     }
 }
 

@@ -33,7 +33,6 @@ impl Scope {
 #[inline(always)]
 pub fn find(tables: &impl Tables, destination: &FrontendKey, loopback: bool) -> Option<Frontend> {
     let address = destination.address;
-    let v4 = address.is_v4();
     let unspecified = is_unspecified(address);
     if !unspecified && let Some(frontend) = tables.frontend(destination) {
         return Some(frontend);
@@ -42,16 +41,37 @@ pub fn find(tables: &impl Tables, destination: &FrontendKey, loopback: bool) -> 
         address
     } else if !loopback {
         return None;
-    } else if v4 {
+    } else if address.is_v4() {
         Address::LOOPBACK_V4
     } else {
         Address::LOOPBACK_V6
     };
-    if tables.address(&at)? & address_flags::NODE == 0 {
+    let flags = tables.address(&at)?;
+    node_port(tables, destination, flags)
+}
+
+/// As [`find`], of a packet, where loopback has no node ports; and where `flags`, those of the destination's address, are known.
+#[inline(always)]
+pub fn find_at(tables: &impl Tables, destination: &FrontendKey, flags: u32) -> Option<Frontend> {
+    let address = destination.address;
+    let unspecified = is_unspecified(address);
+    if !unspecified && let Some(frontend) = tables.frontend(destination) {
+        return Some(frontend);
+    }
+    if unspecified || address.is_loopback() {
+        return None;
+    }
+    node_port(tables, destination, flags)
+}
+
+/// The node port of a destination's number, at an address with these flags.
+#[inline(always)]
+fn node_port(tables: &impl Tables, destination: &FrontendKey, flags: u32) -> Option<Frontend> {
+    if flags & address_flags::NODE == 0 {
         return None;
     }
     tables.frontend(&FrontendKey {
-        address: if v4 {
+        address: if destination.address.is_v4() {
             Address::UNSPECIFIED_V4
         } else {
             Address::UNSPECIFIED_V6

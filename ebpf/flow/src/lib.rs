@@ -33,7 +33,7 @@ mod model;
 
 pub use self::{
     backend_choice::{affinity_of_address, affinity_of_netns, choose, elapsed, pick},
-    frontend_lookup::{Scope, find},
+    frontend_lookup::{Scope, find, find_at},
     maglev::maglev_hash,
     map_reads::Tables,
     slot::slot,

@@ -66,7 +66,7 @@ pub(super) fn shares_port<N: Node>(hook: Hook, node: N, work: &mut PacketState) 
         UDP => !matches!(work.headers.fragment, Fragment::Later),
         protocol => conntrack::starts(protocol, work.headers.signals),
     };
-    if hook.inbound() || !begins || !node.is_locally_generated() || !route::is_node(node, tuple.source) {
+    if hook.inbound() || !begins || !node.is_locally_generated() {
         return false;
     }
     work.reply_key = tuple.inverse();
@@ -75,6 +75,7 @@ pub(super) fn shares_port<N: Node>(hook: Hook, node: N, work: &mut PacketState) 
     };
     if there.flags() & flow_flags::REPLY == 0
         || there.to().destination == tuple.source
+        || !route::is_node(node, tuple.source)
         || source_ports::is_over(node, there, tuple.protocol, node.now())
     {
         return false;

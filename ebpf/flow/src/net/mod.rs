@@ -102,13 +102,13 @@ pub fn decide<P: Packet, N: Node>(
     if !hook.inbound() && work.headers.tuple.destination.is_loopback() {
         return Ok(Outcome::Passed);
     }
-    // Most packets: one look-up, and nothing else is read of them.
-    if hook.inbound() && flags(node, work.headers.tuple.destination).is_none() {
-        return if read::may_start(packet, &work.headers) {
-            Err(Rest::Around)
-        } else {
-            Ok(Outcome::Passed)
-        };
+    if hook.inbound() {
+        match flags(node, work.headers.tuple.destination) {
+            Some(flags) => work.destination_flags = flags,
+            // Most packets: one look-up, and nothing else is read of them.
+            None if read::may_start(packet, &work.headers) => return Err(Rest::Around),
+            None => return Ok(Outcome::Passed),
+        }
     }
     if let Err(unread) = parts(packet, work) {
         return Ok(match unread {

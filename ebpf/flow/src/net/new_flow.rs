@@ -6,7 +6,7 @@ use lb_abi::{
 };
 
 use crate::{
-    Scope, affinity_of_address, choose, find, maglev_hash,
+    Scope, affinity_of_address, choose, find_at, maglev_hash,
     net::{
         Hook, Outcome,
         conntrack::{ACK, RST, SYN},
@@ -28,11 +28,20 @@ pub(super) fn backend<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> R
         protocol: work.headers.tuple.protocol,
         pad: 0,
     };
-    let Some(flags) = super::flags(node, destination.address) else {
-        return Err(Outcome::Passed);
+    let flags = if hook.inbound() {
+        work.destination_flags
+    } else {
+        match super::flags(node, destination.address) {
+            Some(flags) => flags,
+            None => return Err(Outcome::Passed),
+        }
     };
+    // Whatever frontend may be there: most packets of the node's own connections.
+    if is_nodes_alone(flags) && begins(work, false).is_err() {
+        return Err(Outcome::Passed);
+    }
     let scope = hook.scope();
-    let Some(frontend) = find(&node, &destination, false) else {
+    let Some(frontend) = find_at(&node, &destination, flags) else {
         return Err(no_frontend(hook, work, flags));
     };
     let Some(service_port) = scope.service_port(&frontend) else {
@@ -105,6 +114,13 @@ pub(super) fn backend<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> R
         work.source_port = SourcePort::AllocatedIfFree;
     }
     Ok(())
+}
+
+/// Whether an address is the node's own, and none of those whose ports without a frontend may be refused, or whose connections move
+/// between nodes: what is in the middle of a connection is the stack's there, as [`is_stacks`] has it.
+#[inline(always)]
+const fn is_nodes_alone(flags: u32) -> bool {
+    flags & address_flags::ALL == address_flags::NODE
 }
 
 /// Whether an address is the node's own: the stack has what is in the middle of a connection there. It may be a local socket's that

@@ -31,7 +31,7 @@ pub(super) fn receives<N: Node>(node: N, work: &PacketState) -> bool {
 ///
 /// An answer that was on its way when the port became a node port has been taken for a client's datagram. What is sent next ends that
 /// flow, whose client would be the Service's for as long as both go on. The Service's own answers, which these programs have
-/// translated where they came in, end nothing.
+/// translated and routed where they came in, do not come here: they are marked.
 #[inline(always)]
 pub(super) fn note<N: Node>(hook: Hook, node: N, work: &mut PacketState) {
     let tuple = &work.headers.tuple;
@@ -53,6 +53,24 @@ pub(super) fn note<N: Node>(hook: Hook, node: N, work: &mut PacketState) {
     }
     let now = node.now();
     work.forward_key = tuple.inverse();
+    // Looked for first: to write what is there already would cost another connection its entry, where the map is full.
+    let there = node.flow(&work.forward_key);
+    if let Some(there) = there {
+        if there.flags() & flow_flags::OWN != 0 {
+            return there.note(0, now);
+        }
+        if !source_ports::is_over(node, there, UDP, now) {
+            if there.flags() & flow_flags::REPLY != 0 {
+                return;
+            }
+            work.reply_key = there.to().inverse();
+            if let Some(reply) = node.flow(&work.reply_key)
+                && reply.to() == *tuple
+            {
+                node.remove(&work.reply_key);
+            }
+        }
+    }
     work.flow = Flow {
         to: work.forward_key,
         seen: 0,
@@ -63,24 +81,9 @@ pub(super) fn note<N: Node>(hook: Hook, node: N, work: &mut PacketState) {
         pad: 0,
         claim: super::claim(node),
     };
-    // Looked for first: to write what is there already would cost another connection its entry, where the map is full.
-    match node.flow(&work.forward_key) {
-        None => {
-            node.insert(&work.forward_key, &work.flow);
-        }
-        Some(there) if there.flags() & flow_flags::OWN != 0 => there.note(0, now),
-        Some(there) if source_ports::is_over(node, there, UDP, now) => {
-            node.store(&work.forward_key, &work.flow);
-        }
-        Some(there) if there.flags() & flow_flags::REPLY == 0 && !node.is_translated() => {
-            work.reply_key = there.to().inverse();
-            if let Some(reply) = node.flow(&work.reply_key)
-                && reply.to() == *tuple
-            {
-                node.remove(&work.reply_key);
-            }
-            node.store(&work.forward_key, &work.flow);
-        }
-        Some(_) => {}
+    if there.is_some() {
+        node.store(&work.forward_key, &work.flow);
+    } else {
+        node.insert(&work.forward_key, &work.flow);
     }
 }

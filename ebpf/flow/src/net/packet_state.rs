@@ -18,6 +18,8 @@ use crate::net::{
 pub struct PacketState {
     /// As it came; written when a packet is read.
     pub headers: Headers,
+    /// The flags of the destination's address; written at inbound hooks, of what goes on after [`decide`](crate::net::decide).
+    pub(crate) destination_flags: u32,
     /// What an ICMP error quotes; written where the outcome is [`Related`](crate::net::Outcome::Related).
     pub quoted: Headers,
     /// What the tuple becomes; written where the packet is translated. Of an ICMP error: the addresses.
@@ -214,6 +216,7 @@ impl PacketState {
         };
         Self {
             headers,
+            destination_flags: 0,
             quoted: headers,
             to: NO_TUPLE,
             quoted_to: NO_TUPLE,

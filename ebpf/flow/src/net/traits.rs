@@ -92,8 +92,6 @@ pub trait Node: Tables + Copy {
     fn rejects_per_second(self) -> u32;
     /// Whether the packet was sent by a process of the node: it has come in by no device.
     fn is_locally_generated(self) -> bool;
-    /// Whether one of these programs has translated the packet before, at another hook: a datagram that answers a client.
-    fn is_translated(self) -> bool;
     /// Which local socket would get packets with this tuple.
     fn socket(self, tuple: &Tuple) -> Socket;
     /// Counts on [`Counter::SnatReused`](lb_abi::Counter::SnatReused).

@@ -1,4 +1,5 @@
-//! What the kernel holds of a packet beside its bytes: the host that the frame is for, and that a program has translated it.
+//! What the kernel holds of a packet beside its bytes: the host that the frame is for, and that a program has translated and
+//! routed it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -94,6 +95,57 @@ fn a_frame_for_another_host_is_left_alone() {
             counts().get(Counter::FlowOpened) - before.get(Counter::FlowOpened),
             1
         );
+    }
+}
+
+/// What is translated and routed leaves by a device whose program then sees its new destination.
+#[test]
+fn what_was_translated_is_not_translated_again_where_it_leaves() {
+    if !testing::root_or_skip(&testing::current()) {
+        return;
+    }
+    let mut wire = Wire::new();
+    for at in [&V4, &V6] {
+        let (client, node_port) = ((at.client, 40_000), (at.node, 30_080));
+        let far = (at.remote, 8080);
+        let any = if at.node.is_ipv4() {
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+        } else {
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED)
+        };
+        let frontend = Frontend {
+            internal: SERVICE,
+            external: SERVICE,
+            flags: 0,
+            affinity_seconds: 0,
+        };
+        // The backend's address is an external IP, too.
+        let given = Given::node(at)
+            .address(at.remote.into(), 0)
+            .frontend((any, node_port.1), UDP, frontend)
+            .frontend(far, UDP, frontend)
+            .behind(false, far, UDP)
+            .ports(SNAT_PORT, SNAT_PORT);
+        let _scene = wire.stage.set(&given).expect("the maps are filled");
+        wire.drain();
+        let counts = || {
+            wire.stage
+                .detached()
+                .maps()
+                .counters()
+                .expect("the counters are read")
+        };
+        let before = counts();
+        let asks = Wired {
+            frame: udp(client, node_port).bytes(),
+            offload: None,
+        };
+        wire.send(DeviceHook::NodeIngress, UPLINK, &asks);
+        let masked = (at.node, SNAT_PORT);
+        wire.expect(UPLINK, &leaving(udp(masked, far).hops(63).back().bytes()))
+            .expect("it is translated once");
+        let opened = counts().get(Counter::FlowOpened) - before.get(Counter::FlowOpened);
+        assert_eq!(opened, 1);
     }
 }
 

@@ -28,7 +28,7 @@ mod route;
 mod skb;
 
 use aya_ebpf::{btf_maps::PerCpuArray, macros::btf_map, programs::TcContext};
-use lb_abi::{Held, UDP};
+use lb_abi::Held;
 use lb_flow::net::{Delivery, Disposition, Hook, Outcome, PacketState, Rest, decide};
 
 use self::{
@@ -98,6 +98,14 @@ fn run(hook: Hook, context: &TcContext) -> Action {
         // The stack drops it, later. A frame that a switch has flooded is answered by the host that it is for.
         count(Outcome::Passed.counter());
         return NEXT;
+    }
+    if skb.is_routed() {
+        if !hook.inbound() {
+            // It leaves, as it was decided where it came in.
+            count(Outcome::Passed.counter());
+            return NEXT;
+        }
+        skb.unmark();
     }
     match begin(hook, skb) {
         Next::Leave => return NEXT,
@@ -224,10 +232,8 @@ fn translated(hook: Hook, skb: Skb, scratch: &mut Scratch) -> Result<Moved, Outc
     } else {
         rewrite::translate(skb, &scratch.work, hop)?;
         let (service, backend) = (scratch.work.service, scratch.work.backend);
-        match scratch.outcome {
-            Outcome::Opened => count_connection(service, backend),
-            Outcome::Replied if scratch.work.headers.tuple.protocol == UDP => skb.note_translated(),
-            _ => {}
+        if matches!(scratch.outcome, Outcome::Opened) {
+            count_connection(service, backend);
         }
         count_packet(service, backend, scratch.work.headers.bytes());
     }

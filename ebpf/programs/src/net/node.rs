@@ -212,11 +212,6 @@ impl Node for Local {
     }
 
     #[inline(always)]
-    fn is_translated(self) -> bool {
-        self.skb.is_translated()
-    }
-
-    #[inline(always)]
     fn socket(self, tuple: &Tuple) -> Socket {
         let (source_port, destination_port) = (tuple.source_port.0, tuple.destination_port.0);
         let (source, destination) = (tuple.source.words(), tuple.destination.words());

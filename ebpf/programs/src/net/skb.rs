@@ -26,8 +26,8 @@ const RECOMPUTE: u64 = 1;
 pub const INGRESS: u64 = 1;
 /// Tags that are taken off, at most: two in the packet, and one beside it.
 const TAGS: u32 = 3;
-/// [`Skb::note_translated`]: 16 bits.
-const TRANSLATED: u32 = 0x504c;
+/// [`Skb::mark_routed`]: 16 bits.
+const ROUTED: u32 = 0x504c;
 
 /// A packet.
 #[derive(Clone, Copy)]
@@ -89,19 +89,26 @@ impl Skb {
         unsafe { (&raw const (*self.0).ingress_ifindex).read_volatile() }
     }
 
-    /// Notes that it is an answer which was translated here: it may come by at the hook of the device that it leaves by, too. (The kernel
-    /// uses `tc_index` nowhere since dsmark and cls_tcindex are gone, 6.3; before, only where those are configured.)
+    /// Marks it as translated and routed here: it comes by at the hook of the device that it leaves by, too. (The kernel uses
+    /// `tc_index` nowhere since dsmark and cls_tcindex are gone, 6.3; before, only where those are configured.)
     #[inline(always)]
-    pub fn note_translated(self) {
+    pub fn mark_routed(self) {
         // SAFETY: the kernel's pointer, and a field that may be written, as a whole.
-        unsafe { (&raw mut (*self.0).tc_index).write_volatile(TRANSLATED) };
+        unsafe { (&raw mut (*self.0).tc_index).write_volatile(ROUTED) };
     }
 
-    /// Whether [`Self::note_translated`] was called.
+    /// Takes the mark off: where the other end of a link is in the same kernel, it comes along.
     #[inline(always)]
-    pub fn is_translated(self) -> bool {
+    pub fn unmark(self) {
+        // SAFETY: as above.
+        unsafe { (&raw mut (*self.0).tc_index).write_volatile(0) };
+    }
+
+    /// Whether it has the mark of [`Self::mark_routed`].
+    #[inline(always)]
+    pub fn is_routed(self) -> bool {
         // SAFETY: as above, to be read.
-        unsafe { (&raw const (*self.0).tc_index).read_volatile() == TRANSLATED }
+        unsafe { (&raw const (*self.0).tc_index).read_volatile() == ROUTED }
     }
 
     /// Bytes of payload of what it was merged of, or is to be cut into; 0: it is one packet.

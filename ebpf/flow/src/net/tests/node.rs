@@ -79,8 +79,6 @@ pub(in crate::net) struct Fake {
     pub(in crate::net) socket: Option<(Port, Socket)>,
     /// Whether packets are the node's own.
     pub(in crate::net) sends: bool,
-    /// Whether the packet was translated at another hook before.
-    pub(in crate::net) translated: bool,
     /// Ports that were taken before their time.
     pub(in crate::net) reused: Cell<u32>,
     /// HELD, without the frames.
@@ -98,7 +96,6 @@ impl Default for Fake {
             config: Config::NONE,
             socket: None,
             sends: false,
-            translated: false,
             reused: Cell::new(0),
             held: RefCell::default(),
             of_cluster: None,
@@ -255,9 +252,6 @@ impl<'a> Node for &'a Fake {
     }
     fn is_locally_generated(self) -> bool {
         self.sends
-    }
-    fn is_translated(self) -> bool {
-        self.translated
     }
     fn socket(self, tuple: &Tuple) -> Socket {
         self.maps.calls.other("socket looked up");

@@ -213,19 +213,15 @@ impl Addresses {
         hooks.into_iter().flat_map(of_hook).collect()
     }
 
-    fn remote_backend(&self, protocol: &Protocol) -> [Path; 5] {
+    fn remote_backend(&self, protocol: &Protocol) -> [Path; 3] {
         let flow = self.asks("remote backend", protocol, 0);
         let (client, frontend) = ((self.client, 5000), (self.node, NODE_PORT));
         let (snat, backend) = ((self.node, SNAT_PORT), (self.backend, 8080));
-        let (uplink, next) = (Hook::NodeEgress, protocol.next);
-        let mut reply_leaves = flow.then(uplink, "known flow, reply, as it leaves", next(frontend, client));
-        reply_leaves.node.translated = true;
+        let next = protocol.next;
         [
             flow.first("first packet (SNAT)"),
             flow.then(Hook::NodeIngress, "known flow, forward", next(client, frontend)),
             flow.then(Hook::NodeIngress, "known flow, reply", next(backend, snat)),
-            flow.then(uplink, "known flow, forward, as it leaves", next(snat, backend)),
-            reply_leaves,
         ]
     }
 
