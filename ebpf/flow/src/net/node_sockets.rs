@@ -31,7 +31,7 @@ pub(super) fn receives<N: Node>(node: N, work: &PacketState) -> bool {
 ///
 /// An answer that was on its way when the port became a node port has been taken for a client's datagram. What is sent next ends that
 /// flow, whose client would be the Service's for as long as both go on. The Service's own answers, which these programs have
-/// translated and routed where they came in, do not come here: they are marked.
+/// translated, do not come here: they are marked.
 #[inline(always)]
 pub(super) fn note<N: Node>(hook: Hook, node: N, work: &mut PacketState) {
     let tuple = &work.headers.tuple;

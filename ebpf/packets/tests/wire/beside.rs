@@ -1,5 +1,4 @@
-//! What the kernel holds of a packet beside its bytes: the host that the frame is for, and that a program has translated and
-//! routed it.
+//! What the kernel holds of a packet beside its bytes: the host that the frame is for, and that a program has translated it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -16,6 +15,24 @@ use super::wire::{Wire, leaving};
 
 /// A link address that no device here has.
 const SOMEBODY: [u8; 6] = [0x02, 0, 0, 0, 0, 0x77];
+
+/// Of the service port that tests are about.
+const FRONTEND: Frontend = Frontend {
+    internal: SERVICE,
+    external: SERVICE,
+    flags: 0,
+    affinity_seconds: 0,
+};
+
+/// A node with this node port of UDP.
+fn node_port_of(at: &Addresses, port: u16) -> Given {
+    let any = if at.node.is_ipv4() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+    } else {
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED)
+    };
+    Given::node(at).frontend((any, port), UDP, FRONTEND)
+}
 
 /// The row of a SYN from outside that opens a flow by SNAT.
 fn opening(at: &Addresses) -> Row {
@@ -108,22 +125,10 @@ fn what_was_translated_is_not_translated_again_where_it_leaves() {
     for at in [&V4, &V6] {
         let (client, node_port) = ((at.client, 40_000), (at.node, 30_080));
         let far = (at.remote, 8080);
-        let any = if at.node.is_ipv4() {
-            IpAddr::V4(Ipv4Addr::UNSPECIFIED)
-        } else {
-            IpAddr::V6(Ipv6Addr::UNSPECIFIED)
-        };
-        let frontend = Frontend {
-            internal: SERVICE,
-            external: SERVICE,
-            flags: 0,
-            affinity_seconds: 0,
-        };
         // The backend's address is an external IP, too.
-        let given = Given::node(at)
+        let given = node_port_of(at, node_port.1)
             .address(at.remote.into(), 0)
-            .frontend((any, node_port.1), UDP, frontend)
-            .frontend(far, UDP, frontend)
+            .frontend(far, UDP, FRONTEND)
             .behind(false, far, UDP)
             .ports(SNAT_PORT, SNAT_PORT);
         let _scene = wire.stage.set(&given).expect("the maps are filled");
@@ -149,6 +154,33 @@ fn what_was_translated_is_not_translated_again_where_it_leaves() {
     }
 }
 
+/// The program behind it at the device sees a datagram from the node port, which no socket of the node has sent.
+#[test]
+fn an_answer_that_was_translated_ends_no_flow_at_the_next_program() {
+    if !testing::root_or_skip(&testing::current()) {
+        return;
+    }
+    let mut wire = Wire::new();
+    wire.attach_again();
+    for at in [&V4, &V6] {
+        let (client, node_port, pod) = ((at.client, 40_000), (at.node, 30_080), (at.pod_a, 8080));
+        let given = node_port_of(at, node_port.1)
+            .behind(true, pod, UDP)
+            .connection(connection(UDP, [client, node_port], [client, pod]));
+        let _scene = wire.stage.set(&given).expect("the maps are filled");
+        wire.drain();
+        for _ in 0..2 {
+            let answer = Wired {
+                frame: udp(pod, client).back().bytes(),
+                offload: None,
+            };
+            wire.send(DeviceHook::NodeEgress, UPLINK, &answer);
+            wire.expect(UPLINK, &leaving(udp(node_port, client).back().bytes()))
+                .expect("it is translated");
+        }
+    }
+}
+
 /// The answers of a node port with a backend elsewhere leave by the device that they came in by, whose program then sees a datagram from
 /// the node port.
 #[test]
@@ -160,20 +192,8 @@ fn an_answer_that_was_translated_ends_no_flow_where_it_leaves() {
     for at in [&V4, &V6] {
         let (client, node_port) = ((at.client, 40_000), (at.node, 30_080));
         let (masked, far) = ((at.node, SNAT_PORT), (at.remote, 8080));
-        let any = if at.node.is_ipv4() {
-            IpAddr::V4(Ipv4Addr::UNSPECIFIED)
-        } else {
-            IpAddr::V6(Ipv6Addr::UNSPECIFIED)
-        };
-        let frontend = Frontend {
-            internal: SERVICE,
-            external: SERVICE,
-            flags: 0,
-            affinity_seconds: 0,
-        };
         let flow = connection(UDP, [client, node_port], [masked, far]);
-        let given = Given::node(at)
-            .frontend((any, node_port.1), UDP, frontend)
+        let given = node_port_of(at, node_port.1)
             .behind(false, far, UDP)
             .connection(flow);
         let _scene = wire.stage.set(&given).expect("the maps are filled");

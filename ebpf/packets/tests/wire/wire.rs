@@ -14,7 +14,7 @@ use lb_packets::{
 use nix::net::if_::if_nametoindex;
 use testing::patience::LIMIT;
 
-/// Of the filters.
+/// Of the filters that come first.
 const PRIORITY: u16 = 1;
 
 /// The devices: their indexes, and the names of their other ends.
@@ -51,7 +51,7 @@ impl Wire {
             (POD_B, DeviceKind::Pod),
             (CLOSED, DeviceKind::Node),
         ] {
-            attach(&stage, device, kind);
+            attach(&stage, device, kind, PRIORITY);
         }
         for (_, other) in DEVICES {
             // The other ends stand for others, and are in the same stack: it is not to send on what has come out there.
@@ -71,6 +71,11 @@ impl Wire {
             ends: ends.into(),
             _node: node,
         }
+    }
+
+    /// Attaches the programs of the uplink once more, behind those that are there: as if another load had left its own.
+    pub(crate) fn attach_again(&self) {
+        attach(&self.stage, UPLINK, DeviceKind::Node, PRIORITY + 1);
     }
 
     fn end(&self, device: u32) -> &End {
@@ -141,14 +146,14 @@ impl Wire {
 }
 
 /// Attaches the programs of a kind.
-pub(crate) fn attach(stage: &Stage, device: u32, kind: DeviceKind) {
+fn attach(stage: &Stage, device: u32, kind: DeviceKind, priority: u16) {
     for hook in kind.hooks() {
         let direction = match hook {
             DeviceHook::NodeIngress | DeviceHook::PodIngress => Direction::Ingress,
             DeviceHook::NodeEgress | DeviceHook::PodEgress => Direction::Egress,
         };
         let program = stage.detached().program(*hook).expect("it is loaded");
-        attach_filter(device, direction, PRIORITY, program).expect("attached");
+        attach_filter(device, direction, priority, program).expect("attached");
     }
 }
 

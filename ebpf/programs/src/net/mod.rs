@@ -99,9 +99,9 @@ fn run(hook: Hook, context: &TcContext) -> Action {
         count(Outcome::Passed.counter());
         return NEXT;
     }
-    if skb.is_routed() {
+    if skb.is_translated() {
         if !hook.inbound() {
-            // It leaves, as it was decided where it came in.
+            // It leaves, as was decided before.
             count(Outcome::Passed.counter());
             return NEXT;
         }
@@ -237,6 +237,7 @@ fn translated(hook: Hook, skb: Skb, scratch: &mut Scratch) -> Result<Moved, Outc
         }
         count_packet(service, backend, scratch.work.headers.bytes());
     }
+    skb.mark_translated();
     match scratch.work.delivery {
         Delivery::PassedOn => return Ok(Moved::On),
         // It goes to the node's sockets from there.

@@ -133,7 +133,6 @@ fn segment(skb: Skb, headers: &Headers) -> u32 {
 pub(super) fn send(skb: Skb, route: &Route) -> Result<(), Outcome> {
     const { assert!(size_of::<NextHop>() == size_of::<bpf_redir_neigh>()) };
     skb.remove_tags()?;
-    skb.mark_routed();
     let mut next = NextHop {
         family: u32::from(route.family),
         address: route.destination,

@@ -26,8 +26,8 @@ const RECOMPUTE: u64 = 1;
 pub const INGRESS: u64 = 1;
 /// Tags that are taken off, at most: two in the packet, and one beside it.
 const TAGS: u32 = 3;
-/// [`Skb::mark_routed`]: 16 bits.
-const ROUTED: u32 = 0x504c;
+/// [`Skb::mark_translated`]: 16 bits.
+const TRANSLATED: u32 = 0x504c;
 
 /// A packet.
 #[derive(Clone, Copy)]
@@ -89,12 +89,13 @@ impl Skb {
         unsafe { (&raw const (*self.0).ingress_ifindex).read_volatile() }
     }
 
-    /// Marks it as translated and routed here: it comes by at the hook of the device that it leaves by, too. (The kernel uses
-    /// `tc_index` nowhere since dsmark and cls_tcindex are gone, 6.3; before, only where those are configured.)
+    /// Marks it as translated: the hook of the device that it leaves by sees it, too, and so does the next program at the same
+    /// device, should another load have left one there. (The kernel uses `tc_index` nowhere since dsmark and cls_tcindex are gone,
+    /// 6.3; before, only where those are configured.)
     #[inline(always)]
-    pub fn mark_routed(self) {
+    pub fn mark_translated(self) {
         // SAFETY: the kernel's pointer, and a field that may be written, as a whole.
-        unsafe { (&raw mut (*self.0).tc_index).write_volatile(ROUTED) };
+        unsafe { (&raw mut (*self.0).tc_index).write_volatile(TRANSLATED) };
     }
 
     /// Takes the mark off: where the other end of a link is in the same kernel, it comes along.
@@ -104,11 +105,11 @@ impl Skb {
         unsafe { (&raw mut (*self.0).tc_index).write_volatile(0) };
     }
 
-    /// Whether it has the mark of [`Self::mark_routed`].
+    /// Whether it has the mark of [`Self::mark_translated`].
     #[inline(always)]
-    pub fn is_routed(self) -> bool {
+    pub fn is_translated(self) -> bool {
         // SAFETY: as above, to be read.
-        unsafe { (&raw const (*self.0).tc_index).read_volatile() == ROUTED }
+        unsafe { (&raw const (*self.0).tc_index).read_volatile() == TRANSLATED }
     }
 
     /// Bytes of payload of what it was merged of, or is to be cut into; 0: it is one packet.

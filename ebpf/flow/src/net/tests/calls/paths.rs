@@ -225,19 +225,14 @@ impl Addresses {
         ]
     }
 
-    fn local_backend(&self, protocol: &Protocol) -> [Path; 4] {
+    fn local_backend(&self, protocol: &Protocol) -> [Path; 3] {
         let flow = self.asks("local backend", protocol, backend_flags::LOCAL);
         let (client, frontend, backend) = ((self.client, 5000), (self.node, NODE_PORT), (self.backend, 8080));
-        let (pod, next) = (Hook::PodEgress, protocol.next);
+        let next = protocol.next;
         [
             flow.first("first packet (DNAT)"),
             flow.then(Hook::NodeIngress, "known flow, forward", next(client, frontend)),
             flow.then(Hook::NodeEgress, "known flow, reply", next(backend, client)),
-            flow.then(
-                pod,
-                "known flow, forward, as it reaches the pod",
-                next(client, backend),
-            ),
         ]
     }
 
