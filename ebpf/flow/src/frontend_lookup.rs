@@ -51,6 +51,8 @@ pub fn find(tables: &impl Tables, destination: &FrontendKey, loopback: bool) -> 
 }
 
 /// As [`find`], of a packet, where loopback has no node ports; and where `flags`, those of the destination's address, are known.
+///
+/// Its first look-up is written out as that of [`find`] is: in a function of both, the verifier of Linux 6.18 refused the socket programs.
 #[inline(always)]
 pub fn find_at(tables: &impl Tables, destination: &FrontendKey, flags: u32) -> Option<Frontend> {
     let address = destination.address;

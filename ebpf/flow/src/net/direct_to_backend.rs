@@ -29,9 +29,7 @@ pub(super) fn decide<P: Packet, N: Node>(packet: P, node: N, work: &mut PacketSt
     Outcome::Passed
 }
 
-/// Ends the flow that has the tuple of a connection that begins, if it is being closed anyway. (A flow's own packets
-/// come by here, too, at the hooks that see them when they are translated: a connection that begins is not being
-/// closed.)
+/// Ends the flow that has the tuple of a connection that begins, if it is being closed anyway.
 #[inline(always)]
 pub(super) fn end<N: Node>(node: N, work: &mut PacketState) {
     if !conntrack::starts(work.headers.tuple.protocol, work.headers.signals) {
@@ -56,9 +54,6 @@ pub(super) fn end<N: Node>(node: N, work: &mut PacketState) {
 
 /// Whether a socket of the node begins with a backend from a port that a live flow of another client to that backend has, because the
 /// flow has the node's address. [`PacketState`] then says what is to be stored: the same tuple, from another port.
-///
-/// (Packets of such a flow come by here, too, after they were translated: a client elsewhere has sent them, or the node itself from this
-/// address.)
 #[inline(always)]
 pub(super) fn shares_port<N: Node>(hook: Hook, node: N, work: &mut PacketState) -> bool {
     let tuple = &work.headers.tuple;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use lb_abi::{Counter, Frontend, TCP, UDP};
-use lb_loader::{DeviceHook, Wired};
+use lb_loader::{Counts, DeviceHook, Wired};
 use lb_packets::{
     build::{Packet, tcp, udp},
     rows,
@@ -32,6 +32,30 @@ fn node_port_of(at: &Addresses, port: u16) -> Given {
         IpAddr::V6(Ipv6Addr::UNSPECIFIED)
     };
     Given::node(at).frontend((any, port), UDP, FRONTEND)
+}
+
+/// A packet that no device has anything to do for.
+fn plain(packet: &Packet) -> Wired {
+    Wired {
+        frame: packet.bytes(),
+        offload: None,
+    }
+}
+
+fn counts(wire: &Wire) -> Counts {
+    let detached = wire.stage.detached();
+    detached.maps().counters().expect("the counters are read")
+}
+
+/// An answer comes to the uplink twice, and is translated each time: its flow is still there.
+fn translates_twice(wire: &mut Wire, given: &Given, hook: DeviceHook, answer: &Packet, translated: &Packet) {
+    let _scene = wire.stage.set(given).expect("the maps are filled");
+    wire.drain();
+    for _ in 0..2 {
+        wire.send(hook, UPLINK, &plain(answer));
+        wire.expect(UPLINK, &leaving(translated.bytes()))
+            .expect("it is translated");
+    }
 }
 
 /// The row of a SYN from outside that opens a flow by SNAT.
@@ -67,17 +91,6 @@ fn a_frame_for_another_host_is_left_alone() {
             panic!("one packet")
         };
         let _scene = wire.stage.set(&row.given).expect("the maps are filled");
-        let plain = |packet: &Packet| Wired {
-            frame: packet.bytes(),
-            offload: None,
-        };
-        let counts = || {
-            wire.stage
-                .detached()
-                .maps()
-                .counters()
-                .expect("the counters are read")
-        };
         let flows = || {
             wire.stage
                 .detached()
@@ -87,7 +100,7 @@ fn a_frame_for_another_host_is_left_alone() {
                 .expect("CONNTRACK is read")
         };
         wire.drain();
-        let before = counts();
+        let before = counts(&wire);
         let syn = step.packet.clone();
         wire.send(step.hook, step.device, &plain(&syn.link(SOMEBODY, PEER_LINK)));
         // What comes after it has come out: so it has been seen, too.
@@ -100,7 +113,7 @@ fn a_frame_for_another_host_is_left_alone() {
             flows().iter().all(|(tuple, _)| tuple.protocol != TCP),
             "no flow is opened"
         );
-        let counted = |counter| counts().get(counter) - before.get(counter);
+        let counted = |counter| counts(&wire).get(counter) - before.get(counter);
         assert_eq!(counted(Counter::FlowOpened), 0);
         // The frame and the marker; and what the stack itself has to say to its neighbours.
         assert!(counted(Counter::PacketPassed) >= 2);
@@ -109,13 +122,13 @@ fn a_frame_for_another_host_is_left_alone() {
         wire.expect(UPLINK, &leaving(step.out.bytes()))
             .expect("it is sent on");
         assert_eq!(
-            counts().get(Counter::FlowOpened) - before.get(Counter::FlowOpened),
+            counts(&wire).get(Counter::FlowOpened) - before.get(Counter::FlowOpened),
             1
         );
     }
 }
 
-/// What is translated and routed leaves by a device whose program then sees its new destination.
+/// What is translated leaves by a device whose program then sees its new destination.
 #[test]
 fn what_was_translated_is_not_translated_again_where_it_leaves() {
     if !testing::root_or_skip(&testing::current()) {
@@ -133,23 +146,12 @@ fn what_was_translated_is_not_translated_again_where_it_leaves() {
             .ports(SNAT_PORT, SNAT_PORT);
         let _scene = wire.stage.set(&given).expect("the maps are filled");
         wire.drain();
-        let counts = || {
-            wire.stage
-                .detached()
-                .maps()
-                .counters()
-                .expect("the counters are read")
-        };
-        let before = counts();
-        let asks = Wired {
-            frame: udp(client, node_port).bytes(),
-            offload: None,
-        };
-        wire.send(DeviceHook::NodeIngress, UPLINK, &asks);
+        let before = counts(&wire);
+        wire.send(DeviceHook::NodeIngress, UPLINK, &plain(&udp(client, node_port)));
         let masked = (at.node, SNAT_PORT);
         wire.expect(UPLINK, &leaving(udp(masked, far).hops(63).back().bytes()))
             .expect("it is translated once");
-        let opened = counts().get(Counter::FlowOpened) - before.get(Counter::FlowOpened);
+        let opened = counts(&wire).get(Counter::FlowOpened) - before.get(Counter::FlowOpened);
         assert_eq!(opened, 1);
     }
 }
@@ -167,17 +169,8 @@ fn an_answer_that_was_translated_ends_no_flow_at_the_next_program() {
         let given = node_port_of(at, node_port.1)
             .behind(true, pod, UDP)
             .connection(connection(UDP, [client, node_port], [client, pod]));
-        let _scene = wire.stage.set(&given).expect("the maps are filled");
-        wire.drain();
-        for _ in 0..2 {
-            let answer = Wired {
-                frame: udp(pod, client).back().bytes(),
-                offload: None,
-            };
-            wire.send(DeviceHook::NodeEgress, UPLINK, &answer);
-            wire.expect(UPLINK, &leaving(udp(node_port, client).back().bytes()))
-                .expect("it is translated");
-        }
+        let (answer, translated) = (udp(pod, client).back(), udp(node_port, client).back());
+        translates_twice(&mut wire, &given, DeviceHook::NodeEgress, &answer, &translated);
     }
 }
 
@@ -196,17 +189,7 @@ fn an_answer_that_was_translated_ends_no_flow_where_it_leaves() {
         let given = node_port_of(at, node_port.1)
             .behind(false, far, UDP)
             .connection(flow);
-        let _scene = wire.stage.set(&given).expect("the maps are filled");
-        wire.drain();
-        for _ in 0..2 {
-            let answer = Wired {
-                frame: udp(far, masked).bytes(),
-                offload: None,
-            };
-            wire.send(DeviceHook::NodeIngress, UPLINK, &answer);
-            let translated = udp(node_port, client).hops(63).back();
-            wire.expect(UPLINK, &leaving(translated.bytes()))
-                .expect("it is translated");
-        }
+        let (answer, translated) = (udp(far, masked), udp(node_port, client).hops(63).back());
+        translates_twice(&mut wire, &given, DeviceHook::NodeIngress, &answer, &translated);
     }
 }
