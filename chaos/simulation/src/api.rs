@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    io,
     net::{IpAddr, Ipv4Addr},
     sync::Arc,
 };
@@ -12,10 +11,7 @@ use cluster::Family;
 use http::{
     HeaderValue, Method, Request,
     header::{AUTHORIZATION, CONTENT_TYPE},
-    uri::{Authority, Parts, Scheme},
 };
-use hyper::client::conn::http2::{self, SendRequest};
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use kube::client::{Body, Client};
 use lab_apiserver::{
     Auth, Config, Faults, InMemory, Store,
@@ -27,7 +23,6 @@ use scenarios::chaos::{
     world::{BALANCED, Call, World},
 };
 use serde_json::{Value, json};
-use tokio::sync::Mutex;
 use tower::{BoxError, service_fn};
 
 /// Users, who are their own tokens.
@@ -294,38 +289,16 @@ pub(crate) fn backend(number: u8) -> IpAddr {
     Ipv4Addr::new(10, 244, number % 2, 10 + number).into()
 }
 
-/// A client with one connection at a time, as this user.
+/// A client, as this user.
 fn client(server: &Arc<InMemory>, user: &'static str) -> Client {
-    let connection: Arc<Mutex<Option<SendRequest<Body>>>> = Arc::default();
     let server = Arc::clone(server);
-    let service = service_fn(move |request: Request<Body>| {
-        let (server, connection) = (Arc::clone(&server), Arc::clone(&connection));
+    let service = service_fn(move |mut request: Request<Body>| {
+        let server = Arc::clone(&server);
         async move {
-            let mut sender = {
-                let mut connection = connection.lock().await;
-                match connection.as_ref().filter(|sender| !sender.is_closed()) {
-                    Some(sender) => sender.clone(),
-                    None => connection.insert(connect(&server).await?).clone(),
-                }
-            };
-            let (mut head, body) = request.into_parts();
-            let mut uri = Parts::from(head.uri);
-            uri.scheme = Some(Scheme::HTTP);
-            uri.authority = Some(Authority::from_static("api"));
-            head.uri = uri.try_into()?;
             let token = HeaderValue::from_str(&format!("Bearer {user}"))?;
-            head.headers.insert(AUTHORIZATION, token);
-            Ok::<_, BoxError>(sender.send_request(Request::from_parts(head, body)).await?)
+            request.headers_mut().insert(AUTHORIZATION, token);
+            Ok::<_, BoxError>(server.answer(request, Ipv4Addr::LOCALHOST.into()).await?)
         }
     });
     Client::new(service, "default")
-}
-
-async fn connect(server: &InMemory) -> Result<SendRequest<Body>, BoxError> {
-    let stream = server.connect(Ipv4Addr::LOCALHOST.into())?;
-    let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
-        .await
-        .map_err(io::Error::other)?;
-    tokio::spawn(connection);
-    Ok(sender)
 }

@@ -1,24 +1,30 @@
-//! A server for clients of the same process: the same requests, answers and faults, over connections in memory, so that time may be
-//! simulated.
+//! A server for clients of the same process: the same requests, answers and faults, without connections, so that time may be simulated,
+//! and thousands of runs fit into a minute.
 
 use std::{
+    error::Error,
     io,
     net::IpAddr,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use tokio::{
-    io::{DuplexStream, duplex},
-    task::JoinSet,
+use bytes::Bytes;
+use futures::{Stream, StreamExt as _};
+use http_body_util::{BodyExt as _, BodyStream, StreamBody, combinators::UnsyncBoxBody};
+use hyper::{
+    Request, Response,
+    body::{Body, Frame},
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{auth::Auth, faults::Faults, http::Api, serve, store::Store};
+use crate::{
+    auth::Auth,
+    faults::Faults,
+    http::{self, Api},
+    store::Store,
+};
 
-/// Bytes under way on a connection, each way.
-const BUFFER: usize = 64 << 10;
-
-/// One server. Its connections end when it is dropped.
+/// One server. What it is answering breaks off when it is dropped.
 pub struct InMemory {
     store: Store,
     auth: Arc<Auth>,
@@ -29,7 +35,13 @@ pub struct InMemory {
 
 struct Running {
     api: Api,
-    connections: JoinSet<()>,
+    ended: CancellationToken,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.ended.cancel();
+    }
 }
 
 impl InMemory {
@@ -46,39 +58,60 @@ impl InMemory {
         server
     }
 
-    /// A new connection: its client's end. HTTP/1.1 and HTTP/2 without TLS. In a tokio runtime.
+    /// Answers a request from this address.
     ///
     /// # Errors
-    /// The server does not run.
-    pub fn connect(&self, source: IpAddr) -> io::Result<DuplexStream> {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(Running { api, connections }) = running.as_mut() else {
-            return Err(io::ErrorKind::ConnectionRefused.into());
+    /// The server does not run, or ends before the answer begins. If it ends later, the answer's body breaks off.
+    pub async fn answer<B>(
+        &self,
+        request: Request<B>,
+        source: IpAddr,
+    ) -> io::Result<Response<UnsyncBoxBody<Bytes, io::Error>>>
+    where
+        B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
+    {
+        let (api, ended) = {
+            let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+            let running = running.as_ref().ok_or(io::ErrorKind::ConnectionRefused)?;
+            (running.api.clone(), running.ended.clone())
         };
-        while connections.try_join_next().is_some() {}
-        let (client, server) = duplex(BUFFER);
-        let api = api.clone();
-        connections.spawn(async move {
-            if let Err(error) = serve::answer(api, server, source, CancellationToken::new()).await {
-                tracing::debug!(%error, "connection ended");
-            }
-        });
-        Ok(client)
+        let answer = tokio::select! {
+            biased;
+            () = ended.cancelled() => return Err(io::ErrorKind::ConnectionReset.into()),
+            answer = api.answer(http::sent(request), source) => answer,
+        };
+        Ok(answer.map(|body| StreamBody::new(until(ended, BodyStream::new(body))).boxed_unsync()))
     }
 
-    /// Ends all connections, and refuses further ones.
+    /// Ends all answers, and refuses further requests.
     pub fn kill(&self) {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     /// Starts it again.
     pub fn start(&self) {
-        let (shutdown, ended) = (CancellationToken::new(), CancellationToken::new());
+        let ended = CancellationToken::new();
         let (store, auth, faults) = (self.store.clone(), Arc::clone(&self.auth), self.faults.clone());
         let running = Running {
-            api: Api::new(store, auth, faults, shutdown, ended),
-            connections: JoinSet::new(),
+            // It never shuts down in order: it is killed.
+            api: Api::new(store, auth, faults, CancellationToken::new(), ended.clone()),
+            ended,
         };
         *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
     }
+}
+
+/// What comes of a body until the server ends, which is an error.
+fn until<S>(ended: CancellationToken, body: S) -> impl Stream<Item = io::Result<Frame<Bytes>>> + Send
+where
+    S: Stream<Item = io::Result<Frame<Bytes>>> + Unpin + Send,
+{
+    futures::stream::unfold(Some((ended, body)), |going_on| async {
+        let (ended, mut body) = going_on?;
+        tokio::select! {
+            biased;
+            () = ended.cancelled() => Some((Err(io::ErrorKind::ConnectionReset.into()), None)),
+            frame = body.next() => frame.map(|frame| (frame, Some((ended, body)))),
+        }
+    })
 }

@@ -22,7 +22,12 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use crate::{auth::Auth, faults::Faults, http::Api, store::Store};
+use crate::{
+    auth::Auth,
+    faults::Faults,
+    http::{self, Api},
+    store::Store,
+};
 
 /// A client that does not finish its TLS handshake or its request headers in this time is dropped.
 pub(crate) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
@@ -147,7 +152,7 @@ pub(crate) async fn answer(
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let service = service_fn(move |request: Request<Incoming>| {
         let api = api.clone();
-        async move { Ok::<_, Infallible>(api.answer(request, source).await) }
+        async move { Ok::<_, Infallible>(api.answer(http::sent(request), source).await) }
     });
     let builder = builder();
     let serving = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);

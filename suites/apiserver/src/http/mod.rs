@@ -19,14 +19,17 @@ use std::{net::IpAddr, sync::Arc};
 
 use hyper::{
     Method, Request, Response,
-    body::Incoming,
     header::{ACCEPT, CONTENT_TYPE},
     http::HeaderMap,
 };
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::{query::Query, route::is_open};
+pub(crate) use self::{
+    body::{Sent, sent},
+    query::Query,
+    route::is_open,
+};
 use self::{
     response_form::Form,
     route::{Route, Subresource, Target},
@@ -89,7 +92,7 @@ impl Api {
     }
 
     /// Answers a request. Errors become a Status.
-    pub(crate) async fn answer(&self, request: Request<Incoming>, source: IpAddr) -> Response<Body> {
+    pub(crate) async fn answer(&self, request: Request<Sent>, source: IpAddr) -> Response<Body> {
         let user = match self.auth.user(request.headers()) {
             Ok(user) => user.map(str::to_owned),
             Err(status) => return respond::failure(&status),
@@ -105,7 +108,7 @@ impl Api {
         faults::apply_to_body(&self.faults, &client, response)
     }
 
-    async fn handle(&self, request: Request<Incoming>, client: &Client) -> Result<Response<Body>, Status> {
+    async fn handle(&self, request: Request<Sent>, client: &Client) -> Result<Response<Body>, Status> {
         let path = request.uri().path();
         let route = route::parse(path);
         let open = route::is_open(path);
@@ -133,7 +136,7 @@ impl Api {
             }
             Route::OpenApi(group) => return openapi::answer(group.as_deref()),
         };
-        let (head, incoming) = request.into_parts();
+        let (head, sent) = request.into_parts();
         let query = Query::parse(head.uri.query().unwrap_or_default());
         let form = response_form::form(head.headers.get(ACCEPT))?;
         let request = ObjectRequest {
@@ -143,14 +146,14 @@ impl Api {
             headers: head.headers,
             client: client.clone(),
         };
-        self.about_objects(&request, &head.method, incoming).await
+        self.about_objects(&request, &head.method, sent).await
     }
 
     async fn about_objects(
         &self,
         request: &ObjectRequest,
         method: &Method,
-        incoming: Incoming,
+        sent: Sent,
     ) -> Result<Response<Body>, Status> {
         let named = request.target.name.is_some();
         let binding = request.target.subresource == Some(Subresource::Binding);
@@ -170,7 +173,7 @@ impl Api {
             .writes
             .try_acquire()
             .map_err(|_| Status::too_many_requests())?;
-        let sent = body::read(incoming, self.store.config().body_bytes).await?;
+        let sent = body::read(sent, self.store.config().body_bytes).await?;
         match *method {
             Method::POST if binding => self.bind(request, &sent),
             Method::POST => self.create(request, &sent),

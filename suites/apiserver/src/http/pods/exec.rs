@@ -7,7 +7,7 @@ use futures::{
     Sink, SinkExt, Stream, StreamExt,
     stream::{SplitSink, SplitStream},
 };
-use hyper::{Request, Response, body::Incoming, upgrade::OnUpgrade};
+use hyper::{Request, Response, upgrade::OnUpgrade};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -23,7 +23,7 @@ use super::{
     socket::{self, CLOSE, ERROR, STDERR, STDIN, STDOUT, Socket},
 };
 use crate::{
-    http::query::Query,
+    http::{Sent, query::Query},
     kubelet::{Container, ExecRequest, Kubelet, KubeletError, Process},
     respond::Body,
     status::Status,
@@ -43,7 +43,7 @@ impl Api {
         &self,
         asked: &PodRequest,
         query: &Query,
-        mut request: Request<Incoming>,
+        mut request: Request<Sent>,
     ) -> Result<Response<Body>, Status> {
         let pod = self.pod(&asked.namespace, &asked.name)?;
         let name = container_name(&pod.value, query.get("container"))?;

@@ -10,10 +10,10 @@ mod socket;
 
 use std::sync::Arc;
 
-use hyper::{Method, Request, Response, body::Incoming};
+use hyper::{Method, Request, Response};
 use serde_json::Value;
 
-use super::{Api, query::Query};
+use super::{Api, Sent, query::Query};
 use crate::{
     kinds::Kind,
     kubelet::{Container, Kubelet, KubeletError, PodOnNode},
@@ -47,7 +47,7 @@ impl Api {
     pub(super) async fn pod_request(
         &self,
         asked: &PodRequest,
-        request: Request<Incoming>,
+        request: Request<Sent>,
     ) -> Result<Response<Body>, Status> {
         let query = Query::parse(request.uri().query().unwrap_or_default());
         match (&asked.topic, request.method()) {

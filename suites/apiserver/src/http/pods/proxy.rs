@@ -5,7 +5,6 @@ use std::{io, time::Duration};
 use http_body_util::{BodyExt, Limited};
 use hyper::{
     Request, Response, Uri,
-    body::Incoming,
     client::conn::http1,
     header::{AUTHORIZATION, CONNECTION, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE},
     http::HeaderMap,
@@ -14,7 +13,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 
 use super::{Api, PodRequest, on_node};
-use crate::{kubelet::KubeletError, respond::Body, status::Status};
+use crate::{http::Sent, kubelet::KubeletError, respond::Body, status::Status};
 
 /// Limit for the beginning of a pod's response.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
@@ -32,7 +31,7 @@ impl Api {
         &self,
         asked: &PodRequest,
         path: &str,
-        request: Request<Incoming>,
+        request: Request<Sent>,
     ) -> Result<Response<Body>, Status> {
         let (name, port) = name_and_port(&asked.name)?;
         let pod = self.pod(&asked.namespace, name)?;
@@ -106,11 +105,11 @@ fn authority(address: &str, port: u16) -> String {
 }
 
 fn passed_on(
-    request: Request<Incoming>,
+    request: Request<Sent>,
     path: &str,
     authority: &str,
     body_bytes: usize,
-) -> Result<Request<Limited<Incoming>>, Status> {
+) -> Result<Request<Limited<Sent>>, Status> {
     let query = request
         .uri()
         .query()
