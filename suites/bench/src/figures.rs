@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::{BARE, By, Change, Sample, Way, Work};
+use super::{BARE, By, Change, Sample, Start, Way, Work};
 
 /// The middle of some numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -86,6 +86,19 @@ pub struct Delays {
     pub longest_ms: f64,
     /// Connections before that one, which got no answer: the sum over the rounds.
     pub failed: u64,
+}
+
+/// Cold starts of one target among so many Services.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Starts {
+    /// The target's name.
+    pub target: String,
+    /// Services beside the measured ones.
+    pub services: usize,
+    /// From the start to the last of the Services that were asked, in seconds.
+    pub took_s: Quartiles,
+    /// The longest.
+    pub longest_s: f64,
 }
 
 /// Exchanges in a second.
@@ -190,6 +203,28 @@ pub fn delays(changes: &[Change]) -> Vec<Delays> {
             took_ms: Quartiles::of(own.iter().map(|change| milliseconds(change.took)))?,
             longest_ms: milliseconds(longest),
             failed: own.iter().map(|change| change.failed).sum(),
+        })
+    };
+    kinds.into_iter().filter_map(of).collect()
+}
+
+/// The cold starts, by number of Services and target.
+#[must_use]
+pub fn starts(starts: &[Start]) -> Vec<Starts> {
+    let kinds: BTreeSet<(usize, &str)> = starts
+        .iter()
+        .map(|start| (start.services, start.target.as_str()))
+        .collect();
+    let of = |(services, target): (usize, &str)| {
+        let own = starts
+            .iter()
+            .filter(|start| (start.services, start.target.as_str()) == (services, target));
+        let took: Vec<f64> = own.map(|start| start.took.as_secs_f64()).collect();
+        Some(Starts {
+            target: target.to_owned(),
+            services,
+            longest_s: took.iter().copied().reduce(f64::max)?,
+            took_s: Quartiles::of(took)?,
         })
     };
     kinds.into_iter().filter_map(of).collect()

@@ -9,10 +9,11 @@
 //! after the other and in turns, so that what the machine does besides hits all alike; each ratio is of two figures of one round.
 //! The *bare* lab's agents are stopped and what they left is removed: its direct connections are the kernel's own share.
 //!
-//! Files: `site` (a lab with its Services and servers), `figures` (statistics).
+//! Files: `site` (a lab with its Services and servers), `start` (its agent, started anew), `figures` (statistics).
 
 mod figures;
 mod site;
+mod start;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -20,7 +21,7 @@ use harness::verdict::Halt;
 use lab::{AgentCommand, LabError};
 pub use probe::load::{Measured, Work};
 
-pub use figures::{Delays, Figure, Quartiles, Row, delays, rows};
+pub use figures::{Delays, Figure, Quartiles, Row, Starts, delays, rows, starts};
 use site::Site;
 
 /// Name of the lab without an implementation.
@@ -47,8 +48,12 @@ pub struct Settings {
     pub ways: Vec<Way>,
     /// The exchanges.
     pub works: Vec<Work>,
+    /// Threads of a client that make exchanges at once, and of a server that answers them.
+    pub threads: usize,
     /// Changes of other Services' slices in a second, while the delay of a change is measured: each number in turn.
     pub changes: Vec<u32>,
+    /// Cold starts of each target's agent for each number of Services.
+    pub starts: usize,
 }
 
 /// From where to where.
@@ -62,11 +67,13 @@ pub enum Way {
     Near,
     /// From outside by a node port to a pod of another node.
     Far,
+    /// From outside by a load balancer's address to a pod of another node.
+    Balanced,
 }
 
 impl Way {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Pod, Self::Host, Self::Near, Self::Far];
+    pub const ALL: [Self; 5] = [Self::Pod, Self::Host, Self::Near, Self::Far, Self::Balanced];
 
     /// Its name on the command line.
     #[must_use]
@@ -76,6 +83,7 @@ impl Way {
             Self::Host => "host",
             Self::Near => "near",
             Self::Far => "far",
+            Self::Balanced => "balanced",
         }
     }
 
@@ -87,6 +95,7 @@ impl Way {
             Self::Host => "host → cluster IP → pod of another node",
             Self::Near => "outside → node port → pod of that node",
             Self::Far => "outside → node port → pod of another node",
+            Self::Balanced => "outside → load balancer → pod of another node",
         }
     }
 }
@@ -164,6 +173,23 @@ pub struct Change {
     pub failed: u64,
 }
 
+/// A cold start: of an agent whose programs and state were removed before.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// The target's name.
+    pub target: String,
+    /// Services beside the measured ones.
+    pub services: usize,
+    /// Number of the start.
+    pub round: usize,
+    /// From when the agent was told to start to the beginning of the connection by which the last of [`SAMPLED`] Services was seen.
+    pub took: Duration,
+}
+
+/// Services that are asked after a cold start, at most, evenly spread in the order of their creation, with the first and the last of
+/// them: one after the other takes some hundredths of a second if all are served.
+pub const SAMPLED: usize = 256;
+
 /// Memory of a target's agent on one node, after the measurements with so many Services.
 #[derive(Clone, Debug)]
 pub struct Memory {
@@ -182,6 +208,8 @@ pub struct Results {
     pub samples: Vec<Sample>,
     /// Delays of changes, in their order.
     pub changes: Vec<Change>,
+    /// Cold starts, in their order.
+    pub starts: Vec<Start>,
     /// Memory of agents.
     pub memory: Vec<Memory>,
 }
@@ -220,7 +248,8 @@ pub trait Progress: Sync {
 pub fn measurements(settings: &Settings) -> usize {
     let targets = settings.targets.len();
     let exchanges = (2 * targets + 1) * settings.ways.len() * settings.works.len();
-    settings.services.len() * settings.rounds * (exchanges + targets * settings.changes.len())
+    let in_rounds = settings.rounds * (exchanges + targets * settings.changes.len());
+    settings.services.len() * (in_rounds + targets * settings.starts)
 }
 
 /// Makes the labs, measures, and removes them, whatever the end is.
@@ -320,6 +349,18 @@ async fn measure(
                 services: *services,
                 resident_kib: site.resident_kib().await?,
             });
+        }
+        for round in 0..settings.starts {
+            for site in sites.iter().filter(|site| !site.is_bare()) {
+                progress.begins(&format!(
+                    "{services} Services, cold start {}: {}",
+                    round + 1,
+                    site.name
+                ));
+                results.starts.push(site.cold_start(*services, round).await?);
+                done += 1;
+                progress.measured(done, all);
+            }
         }
     }
     Ok(results)

@@ -3,6 +3,7 @@
 use std::{
     fs,
     net::{IpAddr, SocketAddr},
+    slice,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -15,11 +16,13 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use harness::{
     commands,
     context::{About, Context, Options},
+    frontends::balancers,
     history::{History, now_us},
     limits::Limits,
     names::Key,
     pods::{Backend, endpoints},
     verdict::Halt,
+    waiting::{Within, eventually},
 };
 use lab::{AgentCommand, ControlPlane, IpFamilies, LabCluster, LabConfig, Lifetime};
 use probe::load::{Measured, Seen, Work};
@@ -44,6 +47,8 @@ const STAGE: About = About {
 const FAMILY: Family = Family::IPv4;
 /// The servers' first port, and that of the Services.
 const PORT: u16 = 7000;
+/// The port of the other Services.
+pub(super) const FILLED: u16 = 80;
 /// The Service whose endpoint changes.
 const MOVING: &str = "moving";
 /// Writes that are under way at once.
@@ -58,21 +63,25 @@ pub(super) struct Site {
     /// The target's name.
     pub(super) name: String,
     lab: LabCluster,
-    cx: Context,
+    pub(super) cx: Context,
     namespace: String,
+    /// Threads of a client.
+    threads: usize,
     /// A server on each node.
-    servers: Vec<Backend>,
+    pub(super) servers: Vec<Backend>,
     /// The Service of each server: its cluster IP, and node ports.
     services: Vec<Front>,
     moving: IpAddr,
     /// Which server the moving Service has.
     moved: usize,
-    fillers: usize,
+    /// Cluster IPs of the other Services, in the order of their creation.
+    pub(super) fillers: Vec<IpAddr>,
 }
 
 /// Where a Service is reached.
 struct Front {
     cluster_ip: IpAddr,
+    balancer: IpAddr,
     /// By the work's port.
     node_ports: Value,
 }
@@ -108,11 +117,12 @@ impl Site {
                 lab,
                 cx,
                 namespace,
+                threads: settings.threads,
                 servers,
                 services,
                 moving,
                 moved: 0,
-                fillers: 0,
+                fillers: Vec::new(),
             }),
             Err(error) => {
                 let target = name.to_owned();
@@ -145,7 +155,12 @@ impl Site {
         let nodes = cx.nodes();
         let pods: Vec<Value> = nodes
             .iter()
-            .map(|node| json!({ "name": format!("b-{node}"), "namespace": namespace, "node": node }))
+            .map(|node| {
+                json!({
+                    "name": format!("b-{node}"), "namespace": namespace, "node": node,
+                    "threads": settings.threads.to_string(),
+                })
+            })
             .collect();
         let servers = cx.backends(&pods).await?;
         let [near, far] = servers.as_slice() else {
@@ -157,13 +172,14 @@ impl Site {
         let mut services = Vec::new();
         for (service, server) in [("near", near), ("far", far)] {
             let values = json!({
-                "service": service, "namespace": namespace, "type": "NodePort",
+                "service": service, "namespace": namespace, "type": "LoadBalancer",
                 "endpoints": endpoints([server], FAMILY)?,
             });
             let cluster_ip = cx.apply_service("${service}", &values).await?;
-            let object = cx.objects().get(&Key::service(&namespace, service)).await?;
+            let (object, balancer) = balanced(&cx, &Key::service(&namespace, service)).await?;
             services.push(Front {
                 cluster_ip,
+                balancer,
                 node_ports: object["spec"]["ports"].clone(),
             });
         }
@@ -171,7 +187,8 @@ impl Site {
             "service": MOVING, "namespace": namespace, "type": "ClusterIP", "endpoints": endpoints([near], FAMILY)?,
         });
         let moving = cx.apply_service("${service}", &values).await?;
-        route(&cx, near, far).await?;
+        let balancers = services.iter().map(|front| front.balancer);
+        route(&cx, near, far, balancers).await?;
         if name == BARE {
             let agents = cx.cluster().agents()?;
             for node in &nodes {
@@ -198,12 +215,13 @@ impl Site {
 
     /// Creates Services until there are so many beside the measured ones, and returns when the last of them is served.
     pub(super) async fn fill(&mut self, services: usize) -> Result<(), BenchError> {
-        let filled = self.try_fill(services).await;
-        self.fillers = self.fillers.max(services);
-        filled.map_err(|error| self.halt(error))
+        let created = self.create(services).await.map_err(|error| self.halt(error))?;
+        let served = self.serves(created.last().copied()).await;
+        self.fillers.extend(created);
+        served.map_err(|error| self.halt(error))
     }
 
-    async fn try_fill(&self, services: usize) -> Result<(), Halt> {
+    async fn create(&self, services: usize) -> Result<Vec<IpAddr>, Halt> {
         // An endpoint that leads somewhere, as those of most Services do.
         let endpoints = endpoints(self.servers.last(), FAMILY)?;
         let create = async |number: usize| {
@@ -212,23 +230,27 @@ impl Site {
             });
             self.cx.apply_service("${filler}", &values).await
         };
-        let created: Vec<IpAddr> = stream::iter(self.fillers..services)
+        stream::iter(self.fillers.len()..services)
             .map(create)
             .buffered(AT_ONCE)
             .try_collect()
-            .await?;
+            .await
+    }
+
+    /// Returns when every node serves the last of the Services that were created, or the one that moves, where none was.
+    async fn serves(&self, last: Option<IpAddr>) -> Result<(), Halt> {
         if self.is_bare() {
             return Ok(());
         }
-        let last = created.last().map(|address| SocketAddr::new(*address, 80));
-        let last = last.unwrap_or(SocketAddr::new(self.moving, PORT));
-        let server = if created.is_empty() {
-            &self.servers[self.moved]
-        } else {
-            &self.servers[self.servers.len() - 1]
+        let (last, servers) = match last {
+            Some(address) => (SocketAddr::new(address, FILLED), &self.servers[1..]),
+            None => (
+                SocketAddr::new(self.moving, PORT),
+                &self.servers[self.moved..=self.moved],
+            ),
         };
         for node in self.cx.nodes() {
-            self.until(&Place::Host { node }, last, server)
+            self.until(&Place::Host { node }, &[last], servers)
                 .await?
                 .seen()
                 .await?;
@@ -246,7 +268,8 @@ impl Site {
     ) -> Result<Measured, BenchError> {
         let measured = async {
             let to = self.destination(way, by, work)?;
-            let argv = load(to, lasts, ["--work", work.name()]);
+            let threads = self.threads.to_string();
+            let argv = load(&[to], lasts, &["--work", work.name(), "--threads", &threads]);
             let child = self.cx.cluster().exec(&self.place(way), &argv).await?;
             let output = timeout(lasts + STARTS, child.wait_with_output()).await;
             let failed = |why: String| Halt::Harness(format!("failed to load {to}: {why}"));
@@ -270,7 +293,7 @@ impl Site {
                 client.map_or(Place::Outside, |client| client.place)
             }
             Way::Host => Place::Host { node },
-            Way::Near | Way::Far => Place::Outside,
+            Way::Near | Way::Far | Way::Balanced => Place::Outside,
         }
     }
 
@@ -281,6 +304,7 @@ impl Site {
         match (by, way) {
             (By::Direct, _) => Ok(SocketAddr::new(server.address(FAMILY)?, port)),
             (By::Service, Way::Pod | Way::Host) => Ok(SocketAddr::new(front.cluster_ip, port)),
+            (By::Service, Way::Balanced) => Ok(SocketAddr::new(front.balancer, port)),
             (By::Service, Way::Near | Way::Far) => {
                 let protocol = if work.is_udp() { "UDP" } else { "TCP" };
                 let ports = front.node_ports.as_array().into_iter().flatten();
@@ -328,7 +352,11 @@ impl Site {
         let (made, begin) = (AtomicU64::new(0), Instant::now());
         let measured = async {
             let watching = self
-                .until(&self.place(Way::Pod), SocketAddr::new(self.moving, PORT), server)
+                .until(
+                    &self.place(Way::Pod),
+                    &[SocketAddr::new(self.moving, PORT)],
+                    slice::from_ref(server),
+                )
                 .await?;
             if others > 0 {
                 tokio::time::sleep(AHEAD).await;
@@ -349,7 +377,7 @@ impl Site {
 
     /// Changes slices of other Services for as long as it is polled. Returns what has failed.
     async fn change_others(&self, in_a_second: u32, made: &AtomicU64) -> Halt {
-        if in_a_second == 0 || self.fillers == 0 {
+        if in_a_second == 0 || self.fillers.is_empty() {
             return std::future::pending().await;
         }
         let ticks = tokio::time::interval(Duration::from_secs(1) / in_a_second);
@@ -358,8 +386,9 @@ impl Site {
             Some((number, (ticks, number + 1)))
         });
         let write = async |number: usize| {
-            let server = &self.servers[(number / self.fillers) % self.servers.len()];
-            self.list(&format!("f{}", number % self.fillers), server).await?;
+            let fillers = self.fillers.len();
+            let server = &self.servers[(number / fillers) % self.servers.len()];
+            self.list(&format!("f{}", number % fillers), server).await?;
             made.fetch_add(1, Ordering::Relaxed);
             Ok(())
         };
@@ -377,9 +406,26 @@ impl Site {
         self.cx.objects().patch(&slice, patch).await.map(drop)
     }
 
-    /// Starts a client that connects until a server answers, and returns when it does.
-    async fn until(&self, place: &Place, to: SocketAddr, server: &Backend) -> Result<Watching, Halt> {
-        let argv = load(to, SERVED, ["--until", server.plain()]);
+    /// Starts a client that connects until one of the servers answers, at one destination after the other, and returns when it does.
+    pub(super) async fn until(
+        &self,
+        place: &Place,
+        to: &[SocketAddr],
+        servers: &[Backend],
+    ) -> Result<Watching, Halt> {
+        let names: Vec<&str> = servers.iter().map(Backend::plain).collect();
+        let argv = load(
+            to,
+            SERVED,
+            &names
+                .iter()
+                .flat_map(|name| ["--until", name])
+                .collect::<Vec<_>>(),
+        );
+        let to = match to {
+            [one] => one.to_string(),
+            several => format!("{} Services", several.len()),
+        };
         let mut child = self.cx.cluster().exec(place, &argv).await?;
         let failed = |why: &str| Halt::Harness(format!("failed to watch {to}: {why}"));
         let errors = child.stderr.take().ok_or_else(|| failed("it has no output"))?;
@@ -390,7 +436,7 @@ impl Site {
         }
         Ok(Watching {
             child,
-            what: format!("{} at {to}", server.plain()),
+            what: format!("{} at {to}", names.join(" or ")),
         })
     }
 
@@ -426,7 +472,7 @@ impl Site {
         down.map_err(|error| BenchError::Lab { target, error })
     }
 
-    fn halt(&self, error: Halt) -> BenchError {
+    pub(super) fn halt(&self, error: Halt) -> BenchError {
         BenchError::Halt {
             target: self.name.clone(),
             error,
@@ -434,9 +480,25 @@ impl Site {
     }
 }
 
-/// Makes the direct way from outside, and back, that of node ports: by the first node. Answers would return by the shorter way
+/// A Service's object once it has addresses of a load balancer, and the first of them.
+async fn balanced(cx: &Context, service: &Key) -> Result<(Value, IpAddr), Halt> {
+    let what = format!("{service} has an address of a load balancer");
+    eventually(&what, Within::from_now(STARTS), async || {
+        let object = cx.objects().get(service).await?;
+        let first = balancers(&object, FAMILY).first().copied();
+        Ok(first.map(|address| (object, address)))
+    })
+    .await
+}
+
+/// Makes the direct way from outside, and back, that of node ports and load balancers: by the first node. Answers would return by the shorter way
 /// otherwise, and a node that sees half of a connection may drop it.
-async fn route(cx: &Context, near: &Backend, far: &Backend) -> Result<(), Halt> {
+async fn route(
+    cx: &Context,
+    near: &Backend,
+    far: &Backend,
+    balancers: impl Iterator<Item = IpAddr>,
+) -> Result<(), Halt> {
     let first = cx.cluster().describe().nodes.first();
     let gateway = first.and_then(|node| FAMILY.first_of(&node.addresses));
     let gateway = gateway.ok_or_else(|| Halt::Harness("the first node has no address".to_owned()))?;
@@ -444,8 +506,9 @@ async fn route(cx: &Context, near: &Backend, far: &Backend) -> Result<(), Halt> 
     let mut words = found.split_whitespace().skip_while(|word| *word != "src");
     let outside = words.nth(1).and_then(|word| word.parse::<IpAddr>().ok());
     let outside = outside.ok_or_else(|| Halt::Harness(format!("no address of its own in {found:?}")))?;
-    for server in [near, far] {
-        let route = format!("ip route replace {} via {gateway}", server.address(FAMILY)?);
+    let servers = [near.address(FAMILY)?, far.address(FAMILY)?];
+    for to in servers.into_iter().chain(balancers) {
+        let route = format!("ip route replace {to} via {gateway}");
         commands::change(cx, &Place::Outside, &route).await?;
     }
     let host = |node: &str| Place::Host {
@@ -459,14 +522,14 @@ async fn route(cx: &Context, near: &Backend, far: &Backend) -> Result<(), Halt> 
 }
 
 /// A client that connects until a server answers.
-struct Watching {
+pub(super) struct Watching {
     child: Child,
     what: String,
 }
 
 impl Watching {
     /// When it did.
-    async fn seen(mut self) -> Result<Seen, Halt> {
+    pub(super) async fn seen(mut self) -> Result<Seen, Halt> {
         let what = self.what;
         let failed = |why: String| Halt::Harness(format!("{what}: {why}"));
         drop(self.child.stdin.take());
@@ -479,10 +542,11 @@ impl Watching {
 }
 
 /// A client's command line.
-fn load(to: SocketAddr, lasts: Duration, what: [&str; 2]) -> Vec<String> {
-    let (to, lasts) = (to.to_string(), lasts.as_millis().to_string());
-    let [option, value] = what;
-    ["probe", "load", "--to", &to, "--for", &lasts, option, value]
+fn load(to: &[SocketAddr], lasts: Duration, what: &[&str]) -> Vec<String> {
+    let mut argv = ["probe", "load", "--for", &lasts.as_millis().to_string()]
         .map(str::to_owned)
-        .to_vec()
+        .to_vec();
+    argv.extend(to.iter().flat_map(|to| ["--to".to_owned(), to.to_string()]));
+    argv.extend(what.iter().map(ToString::to_string));
+    argv
 }

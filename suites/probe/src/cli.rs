@@ -70,8 +70,8 @@ pub enum ProbeArgs {
     Transfer(TransferArgs),
     /// Answer load on four ports, with this server's name. For benchmarks.
     Answer(AnswerArgs),
-    /// Make the same exchange again and again in one thread, and write how often it was answered, and how long that took,
-    /// to stdout as a JSON line; or connect until another server answers. For benchmarks.
+    /// Make the same exchange again and again in one thread or several, and write how often it was answered, and how long that
+    /// took, to stdout as a JSON line; or connect until another server answers. For benchmarks.
     Load(LoadArgs),
 }
 
@@ -229,14 +229,30 @@ pub struct AnswerArgs {
     /// port, streams are received on the one after it.
     #[arg(long, value_name = "PORT")]
     port: u16,
+    /// How many connections of one request, and how many datagrams, are answered at once.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = threads)]
+    threads: usize,
+}
+
+/// Most threads of a client or a server of load: more than most machines have processors.
+const MOST_THREADS: usize = 256;
+
+fn threads(text: &str) -> Result<usize, String> {
+    let found = text.parse().ok();
+    found
+        .filter(|found| (1..=MOST_THREADS).contains(found))
+        .ok_or_else(|| format!("expected 1 to {MOST_THREADS}, found {text:?}"))
 }
 
 /// Arguments of `probe load`.
 #[derive(Debug, Args)]
 pub struct LoadArgs {
-    /// Where the server's port for this exchange is reached.
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    to: SocketAddr,
+    /// Where the server's port for this exchange is reached; with --until also several, which are asked one after the other.
+    #[arg(long, value_name = "ADDRESS:PORT", required = true)]
+    to: Vec<SocketAddr>,
+    /// How many threads make exchanges at once.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = threads, conflicts_with = "until")]
+    threads: usize,
     /// How long.
     #[arg(long = "for", value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(1..=600_000))]
     lasts: u64,
@@ -252,10 +268,10 @@ struct LoadWhat {
     /// socket), udp-new (on a new one), stream (64 KiB on one connection).
     #[arg(long)]
     work: Option<Work>,
-    /// Connect every millisecond until the server of this name answers, at most as long as that, and write when the
-    /// connection began.
+    /// Connect every millisecond until the server of this name answers (or of another, if repeated), at most as long as
+    /// that, and write when the connection began: the last one, of several destinations.
     #[arg(long, value_name = "NAME")]
-    until: Option<String>,
+    until: Vec<String>,
 }
 
 /// Arguments of `probe serve`.
@@ -368,7 +384,7 @@ async fn answer(args: &AnswerArgs) -> anyhow::Result<()> {
     let ended = CancellationToken::new();
     cancel_on_signals(&ended)?;
     eprintln!("{READY}port {}", server.port());
-    server.start();
+    server.start(args.threads);
     ended.cancelled().await;
     Ok(())
 }
@@ -378,19 +394,22 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 fn load(args: &LoadArgs) -> anyhow::Result<()> {
     let lasts = Duration::from_millis(args.lasts);
-    let line = match (&args.what.work, &args.what.until) {
+    let line = match (&args.what.work, args.what.until.as_slice()) {
         (Some(work), _) => {
-            let measured = load::measure(*work, args.to, lasts);
-            wire::line(&measured.with_context(|| format!("failed to reach {}", args.to))?)
+            let [to] = *args.to.as_slice() else {
+                anyhow::bail!("expected one --to for --work, found {}", args.to.len());
+            };
+            let measured = load::measure(*work, to, lasts, args.threads);
+            wire::line(&measured.with_context(|| format!("failed to reach {to}"))?)
         }
-        (None, name) => {
-            let name = name.as_deref().unwrap_or_default();
+        (None, names) => {
+            let to: Vec<String> = args.to.iter().map(ToString::to_string).collect();
+            let to = to.join(", ");
             // Its reader writes the change when this one watches.
-            eprintln!("{READY}it watches {}", args.to);
-            let seen = load::watch(args.to, name, PAUSE, lasts);
-            wire::line(
-                &seen.with_context(|| format!("{} was not reached at {} within {lasts:?}", name, args.to))?,
-            )
+            eprintln!("{READY}it watches {to}");
+            let seen = load::watch(&args.to, names, PAUSE, lasts);
+            let names = names.join(" or ");
+            wire::line(&seen.with_context(|| format!("{names} was not reached at {to} within {lasts:?}"))?)
         }
     };
     Ok(io::stdout().write_all(&line)?)

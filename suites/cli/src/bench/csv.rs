@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use bench::{Change, Sample};
+use bench::{Change, Sample, Start};
 
 /// A line for each measurement.
 pub(super) fn samples(samples: &[Sample]) -> String {
@@ -47,6 +47,20 @@ pub(super) fn changes(changes: &[Change]) -> String {
             change.others_made,
             change.took.as_secs_f64() * 1e3,
             change.failed
+        );
+    }
+    text
+}
+
+/// A line for each cold start.
+pub(super) fn starts(starts: &[Start]) -> String {
+    let mut text = "services,round,target,took_s\n".to_owned();
+    for start in starts {
+        let (services, round, target) = (start.services, start.round, &start.target);
+        let _ = writeln!(
+            text,
+            "{services},{round},{target},{:.3}",
+            start.took.as_secs_f64()
         );
     }
     text

@@ -16,7 +16,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
-use bench::{BenchError, Progress, Results, Settings, Way, Work};
+use bench::{BenchError, Delays, Memory, Progress, Results, Row, Settings, Starts, Way, Work};
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use lab::{AgentCommand, LabError, sibling};
@@ -41,7 +41,7 @@ median of the rounds, and the quartiles.
   plumbline bench --way far --work udp-new            one way, one exchange
 
 Ways: pod and host (from there by a cluster IP to a pod of another node), near and far (from outside by a node port to a pod of \
-that node, and of another). The direct way goes by the same hops to the pod's own address, and back.
+that node, and of another), balanced (from outside by a load balancer's address to a pod of another node). The direct way goes by the same hops to the pod's own address, and back.
 
 Exchanges: connect (a connection with one request), request (on one connection), udp-flow (a datagram and its answer on one \
 socket), udp-new (on a new one), stream (64 KiB on one connection).
@@ -49,7 +49,11 @@ socket), udp-new (on a new one), stream (64 KiB on one connection).
 Changes: the endpoint of a Service is replaced, and a client in a pod of the first node connects every millisecond: from the write \
 to its first answer by the new one, while other slices change so often in a second.
 
-One client and one server run at a time, each on one thread. Nothing else should: the load is noted.
+Cold starts: the agent of one node is stopped, and what it left is removed; from when it is told to start until a client of that node \
+has an answer from each of 256 Services, spread over all of them.
+
+One client and one server run at a time, each on one thread; more by --threads, which is what one Service bears that many processors \
+use. Nothing else should run: the load is noted.
 
 Exit codes: 0 measured, 2 it could not be. No figure is a failure.";
 
@@ -70,7 +74,7 @@ pub(crate) struct Arguments {
     /// How long one measurement takes, in milliseconds
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 200, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     each: u64,
-    /// Only these ways: pod, host, near, far
+    /// Only these ways: pod, host, near, far, balanced
     #[arg(long = "way", value_name = "WAY", value_delimiter = ',', value_parser = Way::from_str)]
     ways: Vec<Way>,
     /// Only these exchanges: connect, request, udp-flow, udp-new, stream
@@ -80,7 +84,13 @@ pub(crate) struct Arguments {
     /// delays
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "0,20", num_args = 0.., value_parser = clap::value_parser!(u32).range(0..=5000))]
     changes: Vec<u32>,
-    /// Folder for bench.html, bench.csv and changes.csv
+    /// Threads of a client that make exchanges at once, and of a server that answers them
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: u16,
+    /// Cold starts of each agent for each number of Services
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(0..=100))]
+    starts: u16,
+    /// Folder for bench.html, bench.csv, changes.csv and starts.csv
     #[arg(long, value_name = "DIR", default_value = "target/plumbline/bench")]
     out: PathBuf,
 }
@@ -216,6 +226,8 @@ fn settings(arguments: Arguments) -> anyhow::Result<Settings> {
         ways: or_all(arguments.ways),
         works,
         changes: arguments.changes,
+        threads: arguments.threads.into(),
+        starts: arguments.starts.into(),
     })
 }
 
@@ -238,16 +250,27 @@ fn found() -> anyhow::Result<Vec<AgentCommand>> {
     Ok(all)
 }
 
+/// What is shown.
+struct Figures<'a> {
+    rows: Vec<Row>,
+    delays: Vec<Delays>,
+    starts: Vec<Starts>,
+    memory: &'a [Memory],
+}
+
 fn write(settings: &Settings, machine: &Machine, results: &Results) -> anyhow::Result<()> {
-    let (rows, delays) = (bench::rows(&results.samples), bench::delays(&results.changes));
-    println!("{}", text::table(&rows, &delays, &results.memory));
+    let figures = Figures {
+        rows: bench::rows(&results.samples),
+        delays: bench::delays(&results.changes),
+        starts: bench::starts(&results.starts),
+        memory: &results.memory,
+    };
+    println!("{}", text::table(&figures));
     let files = [
-        (
-            "bench.html",
-            page::page(machine, settings, &rows, &delays, &results.memory),
-        ),
+        ("bench.html", page::page(machine, settings, &figures)),
         ("bench.csv", csv::samples(&results.samples)),
         ("changes.csv", csv::changes(&results.changes)),
+        ("starts.csv", csv::starts(&results.starts)),
     ];
     for (name, text) in files {
         let path: &Path = &settings.out.join(name);

@@ -1,10 +1,10 @@
 //! bench.html: one file that needs no network and suits dark mode and paper.
 
-use bench::{By, Delays, Figure, Memory, Row, Settings};
+use bench::{By, Delays, Figure, Row, Settings, Starts};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{
-    Machine,
+    Figures, Machine,
     text::{bare, mebibytes, middle, words},
 };
 
@@ -27,13 +27,13 @@ const WIDTH: f64 = 180.0;
 const MOST: f64 = 1.3;
 
 /// The page.
-pub(super) fn page(
-    machine: &Machine,
-    settings: &Settings,
-    rows: &[Row],
-    delays: &[Delays],
-    memory: &[Memory],
-) -> String {
+pub(super) fn page(machine: &Machine, settings: &Settings, figures: &Figures<'_>) -> String {
+    let Figures {
+        rows,
+        delays,
+        starts,
+        memory,
+    } = figures;
     let names: Vec<&str> = settings
         .targets
         .iter()
@@ -64,10 +64,11 @@ pub(super) fn page(
                     }
                 }
                 @if !delays.is_empty() { (changes(delays)) }
+                @if !starts.is_empty() { (cold_starts(starts)) }
                 @if !memory.is_empty() {
                     h2 { "Memory of an agent" }
                     table { tbody {
-                        @for one in memory {
+                        @for one in *memory {
                             tr { th { (one.services) " Services" } td { (one.target) } td { (format!("{:.0} MiB", mebibytes(one))) } }
                         }
                     } }
@@ -103,6 +104,25 @@ fn line(figure: &Figure) -> Markup {
                 }
             }
             td { (words(figure)) }
+        }
+    }
+}
+
+fn cold_starts(starts: &[Starts]) -> Markup {
+    html! {
+        h2 { "From a cold start to the last of the Services" }
+        table {
+            thead { tr { th { "Services" } th { "target" } th { "seconds" } th { "longest" } } }
+            tbody {
+                @for start in starts {
+                    tr {
+                        td { (start.services) }
+                        td { (start.target) }
+                        td { (middle(&start.took_s, 2)) }
+                        td { (format!("{:.2}", start.longest_s)) }
+                    }
+                }
+            }
         }
     }
 }

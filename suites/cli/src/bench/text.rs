@@ -2,10 +2,18 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use bench::{By, Delays, Figure, Memory, Quartiles, Row, Work};
+use bench::{By, Figure, Memory, Quartiles, Row, Work};
+
+use super::Figures;
 
 /// All figures.
-pub(super) fn table(rows: &[Row], delays: &[Delays], memory: &[Memory]) -> String {
+pub(super) fn table(figures: &Figures<'_>) -> String {
+    let Figures {
+        rows,
+        delays,
+        starts,
+        memory,
+    } = figures;
     let width = rows
         .iter()
         .flat_map(|row| &row.figures)
@@ -53,7 +61,20 @@ pub(super) fn table(rows: &[Row], delays: &[Delays], memory: &[Memory]) -> Strin
     if !delays.is_empty() {
         text.push('\n');
     }
-    for one in memory {
+    for start in starts {
+        let _ = write!(
+            text,
+            "\n{} Services: {} serves all of them {} s after a cold start, {:.2} at most",
+            start.services,
+            start.target,
+            middle(&start.took_s, 2),
+            start.longest_s
+        );
+    }
+    if !starts.is_empty() {
+        text.push('\n');
+    }
+    for one in *memory {
         let _ = write!(
             text,
             "\n{} Services: {} has {:.0} MiB of memory",
@@ -108,7 +129,7 @@ pub(super) fn mebibytes(memory: &Memory) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use bench::Way;
+    use bench::{Delays, Starts, Way};
 
     use super::*;
 
@@ -155,6 +176,17 @@ mod tests {
             services: 10,
             resident_kib: 36 * 1024,
         };
-        insta::assert_snapshot!(table(&[row], &[delay], &[memory]));
+        let start = Starts {
+            target: "reference".to_owned(),
+            services: 10,
+            took_s: quartiles(0.14),
+            longest_s: 0.17,
+        };
+        insta::assert_snapshot!(table(&Figures {
+            rows: vec![row],
+            delays: vec![delay],
+            starts: vec![start],
+            memory: &[memory],
+        }));
     }
 }

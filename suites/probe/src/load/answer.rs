@@ -3,6 +3,7 @@
 use std::{
     io::{self, Read, Write},
     net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    sync::Arc,
     thread,
     time::Duration,
 };
@@ -69,8 +70,8 @@ impl Answering {
         self.connections.local_addr().map_or(0, |address| address.port())
     }
 
-    /// Serves in threads that end with the process.
-    pub fn start(self) {
+    /// Serves in threads that end with the process: so many for connections of one request, and as many for datagrams.
+    pub fn start(self, threads: usize) {
         let Self {
             connections,
             requests,
@@ -78,13 +79,25 @@ impl Answering {
             datagrams,
             answer,
         } = self;
-        // One after the other: a thread for each would cost more than the connection.
-        thread::spawn(move || {
-            accept(&connections, |mut stream| {
-                // Its client counts what has failed.
-                let _ = one(&mut stream, &answer);
+        let (connections, datagrams) = (Arc::new(connections), Arc::new(datagrams));
+        for _ in 0..threads {
+            let (connections, datagrams) = (Arc::clone(&connections), Arc::clone(&datagrams));
+            // One after the other: a thread for each would cost more than the connection.
+            thread::spawn(move || {
+                accept(&connections, |mut stream| {
+                    // Its client counts what has failed.
+                    let _ = one(&mut stream, &answer);
+                });
             });
-        });
+            thread::spawn(move || {
+                let mut request = [0; MESSAGE];
+                loop {
+                    if let Ok((_, from)) = datagrams.recv_from(&mut request) {
+                        let _ = datagrams.send_to(&answer, from);
+                    }
+                }
+            });
+        }
         thread::spawn(move || {
             accept(&requests, |mut stream| {
                 thread::spawn(move || while one(&mut stream, &answer).is_ok() {});
@@ -97,14 +110,6 @@ impl Answering {
                     while stream.read(&mut block).is_ok_and(|bytes| bytes > 0) {}
                 });
             });
-        });
-        thread::spawn(move || {
-            let mut request = [0; MESSAGE];
-            loop {
-                if let Ok((_, from)) = datagrams.recv_from(&mut request) {
-                    let _ = datagrams.send_to(&answer, from);
-                }
-            }
         });
     }
 }

@@ -1,11 +1,11 @@
-//! Load for benchmarks: how often one thread can do the same exchange, and how long each takes.
+//! Load for benchmarks: how often a thread, or several at once, can do the same exchange, and how long each takes.
 //!
 //! Unlike those of `client`, these exchanges leave no history: an exchange is a handful of system calls, so that what is measured
 //! is the kernel's way to the server and back.
 //!
 //! | file | holds |
 //! |---|---|
-//! | this one | the client: [`Work`], [`measure`], [`Measured`]; [`watch`], which sees a change |
+//! | this one | the client: [`Work`], [`measure`], [`Measured`]; [`watch`], which sees a change or a start |
 //! | `answer` | the server |
 
 mod answer;
@@ -16,6 +16,7 @@ use std::{
     io::{self, Read, Write},
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket},
     str::FromStr,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -32,6 +33,9 @@ pub const MESSAGE: usize = 64;
 const BLOCK: usize = 64 * 1024;
 /// An exchange that takes longer has failed.
 const LIMIT: Duration = Duration::from_secs(1);
+/// A connection of [`watch`] that takes longer, and longer than a tenth of the time until then, is given up for another one: what was
+/// sent before anybody served is sent again after a second only (RFC 6298, 2.1).
+const GIVEN_UP: Duration = Duration::from_millis(20);
 /// Longest that a histogram tells apart, in nanoseconds; longer ones count as this.
 const LONGEST: u64 = 2_000_000_000;
 /// Figures of a latency that are exact.
@@ -110,9 +114,9 @@ impl FromStr for Work {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measured {
-    /// Exchanges that were answered.
+    /// Exchanges that were answered, of all threads.
     pub exchanges: u64,
-    /// Bytes that were sent, of a stream.
+    /// Bytes that were sent, of streams.
     pub bytes: u64,
     /// Time of the measurement, in seconds.
     pub seconds: f64,
@@ -128,29 +132,76 @@ pub struct Measured {
     pub failed: BTreeMap<String, u64>,
 }
 
-/// Does the work again and again for this long, in this thread.
+/// Does the work again and again for this long, in so many threads at once, each with a socket of its own.
 ///
 /// # Errors
 /// The first connection of a request or a stream can't be made.
-pub fn measure(work: Work, to: SocketAddr, lasts: Duration) -> io::Result<Measured> {
-    let mut socket = Socket::open(work, to)?;
-    // All of it is one measurement of a few seconds at most; saturates beyond.
-    let mut times = Histogram::<u64>::new_with_bounds(1, LONGEST, FIGURES).map_err(io::Error::other)?;
+pub fn measure(work: Work, to: SocketAddr, lasts: Duration, threads: usize) -> io::Result<Measured> {
+    let sockets: Vec<Socket> = (0..threads)
+        .map(|_| Socket::open(work, to))
+        .collect::<io::Result<_>>()?;
     let mut measured = Measured::default();
     let busy = busy_seconds();
+    let begin = Instant::now();
+    let done = thread::scope(|scope| {
+        let exchanging = |socket| scope.spawn(move || exchanges(socket, work, to, lasts));
+        let running: Vec<_> = sockets.into_iter().map(exchanging).collect();
+        let joined = running.into_iter().map(thread::ScopedJoinHandle::join);
+        joined
+            .map(|done| done.unwrap_or_else(|_| Err(io::Error::other("a thread panicked"))))
+            .collect::<io::Result<Vec<Done>>>()
+    })?;
+    measured.seconds = begin.elapsed().as_secs_f64();
+    measured.busy_seconds = busy_seconds() - busy;
+    let mut times = histogram()?;
+    for one in done {
+        // Of the same bounds.
+        times.add(one.times).map_err(io::Error::other)?;
+        measured.bytes += one.bytes;
+        for (error, count) in one.failed {
+            *measured.failed.entry(error).or_default() += count;
+        }
+    }
+    measured.exchanges = times.len();
+    let microseconds = |nanoseconds: u64| nanoseconds as f64 / 1000.0;
+    measured.median_us = microseconds(times.value_at_quantile(0.5));
+    measured.p99_us = microseconds(times.value_at_quantile(0.99));
+    measured.longest_us = microseconds(times.max());
+    Ok(measured)
+}
+
+/// What a thread has done.
+struct Done {
+    /// Of the exchanges that were answered, in nanoseconds.
+    times: Histogram<u64>,
+    bytes: u64,
+    failed: BTreeMap<String, u64>,
+}
+
+/// All of it is one measurement of a few seconds at most; saturates beyond.
+fn histogram() -> io::Result<Histogram<u64>> {
+    Histogram::new_with_bounds(1, LONGEST, FIGURES).map_err(io::Error::other)
+}
+
+fn exchanges(mut socket: Socket, work: Work, to: SocketAddr, lasts: Duration) -> io::Result<Done> {
+    let mut done = Done {
+        times: histogram()?,
+        bytes: 0,
+        failed: BTreeMap::new(),
+    };
     let begin = Instant::now();
     let mut at = begin;
     while at - begin < lasts {
         match socket.exchange(to) {
             Ok(bytes) => {
-                measured.exchanges += 1;
-                measured.bytes += bytes;
+                done.bytes += bytes;
                 let now = Instant::now();
-                times.saturating_record(u64::try_from((now - at).as_nanos()).unwrap_or(LONGEST));
+                let took = u64::try_from((now - at).as_nanos()).unwrap_or(LONGEST);
+                done.times.saturating_record(took);
                 at = now;
             }
             Err(error) => {
-                *measured.failed.entry(symbol(&error)).or_default() += 1;
+                *done.failed.entry(symbol(&error)).or_default() += 1;
                 // What follows on a connection that has failed would fail as well.
                 if let Ok(another) = Socket::open(work, to) {
                     socket = another;
@@ -159,13 +210,7 @@ pub fn measure(work: Work, to: SocketAddr, lasts: Duration) -> io::Result<Measur
             }
         }
     }
-    measured.seconds = begin.elapsed().as_secs_f64();
-    measured.busy_seconds = busy_seconds() - busy;
-    let microseconds = |nanoseconds: u64| nanoseconds as f64 / 1000.0;
-    measured.median_us = microseconds(times.value_at_quantile(0.5));
-    measured.p99_us = microseconds(times.value_at_quantile(0.99));
-    measured.longest_us = microseconds(times.max());
-    Ok(measured)
+    Ok(done)
 }
 
 /// Processor time of this machine since it started, without what was idle (proc(5), /proc/stat: user, nice, system, idle, iowait,
@@ -179,33 +224,45 @@ fn busy_seconds() -> f64 {
     (ticks.iter().sum::<u64>() - idle) as f64 / 100.0
 }
 
-/// When a server of another name was reached first.
+/// When a server was reached first, at the last of the destinations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Seen {
-    /// When its first connection began, in microseconds since the Unix epoch.
+    /// When the first connection that it answered there began, in microseconds since the Unix epoch.
     pub began_us: u64,
     /// Connections until then that were not answered.
     pub failed: u64,
 }
 
-/// Connects again and again, `pause` apart, until a server of this name answers; `None`: none has within the limit.
+/// Connects again and again, `pause` apart, until a server of one of these names answers, at one destination after the other; `None`: it has
+/// not within the limit. Those that are served already when their turn comes take one connection each.
 #[must_use]
-pub fn watch(to: SocketAddr, server: &str, pause: Duration, limit: Duration) -> Option<Seen> {
+pub fn watch(to: &[SocketAddr], servers: &[String], pause: Duration, limit: Duration) -> Option<Seen> {
     let begin = Instant::now();
+    let mut seen = None;
     let mut failed = 0;
-    while begin.elapsed() < limit {
-        let began_us = clock::now_us();
-        match connection(to) {
-            Ok(answer) if answer.starts_with(server.as_bytes()) && answer.get(server.len()) == Some(&0) => {
-                return Some(Seen { began_us, failed });
+    for to in to {
+        seen = loop {
+            if begin.elapsed() >= limit {
+                return None;
             }
-            Ok(_) => {}
-            Err(_) => failed += 1,
-        }
-        std::thread::sleep(pause);
+            let began_us = clock::now_us();
+            match connection(*to, (begin.elapsed() / 10).clamp(GIVEN_UP, LIMIT)) {
+                Ok(answer) if servers.iter().any(|server| is_named(&answer, server)) => {
+                    break Some(Seen { began_us, failed });
+                }
+                Ok(_) => {}
+                Err(_) => failed += 1,
+            }
+            thread::sleep(pause);
+        };
     }
-    None
+    seen
+}
+
+/// Whether an answer is from the server of this name.
+fn is_named(answer: &[u8; MESSAGE], server: &str) -> bool {
+    answer.starts_with(server.as_bytes()) && answer.get(server.len()) == Some(&0)
 }
 
 /// What the exchanges of some work are made on.
@@ -221,8 +278,8 @@ impl Socket {
     fn open(work: Work, to: SocketAddr) -> io::Result<Self> {
         Ok(match work {
             Work::Connect | Work::UdpNew => Self::Fresh(work),
-            Work::Request => Self::Connection(connect(to)?),
-            Work::Stream => Self::Stream(connect(to)?, vec![0; BLOCK].into_boxed_slice()),
+            Work::Request => Self::Connection(connect(to, LIMIT)?),
+            Work::Stream => Self::Stream(connect(to, LIMIT)?, vec![0; BLOCK].into_boxed_slice()),
             Work::UdpFlow => Self::Datagrams(datagrams(to)?),
         })
     }
@@ -231,7 +288,7 @@ impl Socket {
     fn exchange(&mut self, to: SocketAddr) -> io::Result<u64> {
         match self {
             Self::Fresh(Work::UdpNew) => datagram(&datagrams(to)?),
-            Self::Fresh(_) => connection(to).map(|_| 0),
+            Self::Fresh(_) => connection(to, LIMIT).map(|_| 0),
             Self::Connection(stream) => {
                 stream.write_all(&REQUEST)?;
                 stream.read_exact(&mut [0; MESSAGE]).map(|()| 0)
@@ -245,18 +302,18 @@ impl Socket {
 /// Any bytes.
 const REQUEST: [u8; MESSAGE] = [b'?'; MESSAGE];
 
-fn connect(to: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&to, LIMIT)?;
+fn connect(to: SocketAddr, limit: Duration) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&to, limit)?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(LIMIT))?;
-    stream.set_write_timeout(Some(LIMIT))?;
+    stream.set_read_timeout(Some(limit))?;
+    stream.set_write_timeout(Some(limit))?;
     Ok(stream)
 }
 
 /// A connection for one exchange. The server ends it, so that the client's ports do not stay in TIME-WAIT (RFC 9293, 3.6): there
 /// are fewer of them than connections in a minute.
-fn connection(to: SocketAddr) -> io::Result<[u8; MESSAGE]> {
-    let mut stream = connect(to)?;
+fn connection(to: SocketAddr, limit: Duration) -> io::Result<[u8; MESSAGE]> {
+    let mut stream = connect(to, limit)?;
     stream.write_all(&REQUEST)?;
     let mut answer = [0; MESSAGE];
     stream.read_exact(&mut answer)?;
@@ -285,6 +342,8 @@ fn datagram(socket: &UdpSocket) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     fn server(name: &str) -> Answering {
@@ -295,10 +354,10 @@ mod tests {
     fn each_work_is_counted_and_timed() {
         let server = server("b1");
         let to = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), server.port());
-        server.start();
+        server.start(1);
         for work in Work::ALL {
             let to = SocketAddr::new(to.ip(), to.port() + work.offset());
-            let measured = measure(work, to, Duration::from_millis(50)).unwrap();
+            let measured = measure(work, to, Duration::from_millis(50), 1).unwrap();
             assert!(measured.failed.is_empty(), "{work:?}: {measured:?}");
             assert!(measured.exchanges > 10, "{work:?}: {measured:?}");
             assert_eq!(measured.bytes > 0, work == Work::Stream, "{work:?}");
@@ -309,27 +368,83 @@ mod tests {
     }
 
     #[test]
+    fn threads_make_exchanges_at_once() {
+        const THREADS: usize = 3;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let to = listener.local_addr().unwrap();
+        // It answers nobody before all have asked.
+        thread::spawn(move || {
+            let mut all: Vec<TcpStream> = listener.incoming().take(THREADS).map(Result::unwrap).collect();
+            let ask = |stream: &mut TcpStream| stream.read_exact(&mut [0; MESSAGE]).is_ok();
+            let answer = |stream: &mut TcpStream| stream.write_all(&[0; MESSAGE]).is_ok();
+            while all.iter_mut().all(ask) && all.iter_mut().all(answer) {}
+        });
+        let measured = measure(Work::Request, to, Duration::from_millis(50), THREADS).unwrap();
+        assert!(measured.exchanges >= THREADS as u64, "{measured:?}");
+        assert!(measured.median_us > 0.0, "{measured:?}");
+    }
+
+    #[test]
+    fn a_server_of_several_threads_answers_beside_a_slow_client() {
+        let server = server("b1");
+        let to = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), server.port());
+        server.start(2);
+        let _asks_nothing = TcpStream::connect(to).unwrap();
+        let measured = measure(Work::Connect, to, Duration::from_millis(50), 1).unwrap();
+        assert!(measured.exchanges > 0, "{measured:?}");
+    }
+
+    #[test]
+    fn the_last_of_several_destinations_is_seen() {
+        let (one, other) = (server("b1"), server("b1"));
+        let at = |port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+        let (first, last) = (at(one.port()), at(other.port()));
+        one.start(1);
+        let names = ["b0".to_owned(), "b1".to_owned()];
+        let seen =
+            |to: &[SocketAddr]| watch(to, &names, Duration::from_millis(1), Duration::from_millis(200));
+        assert!(seen(&[first, first]).is_some());
+        drop(other);
+        assert_eq!(seen(&[first, last]), None, "nobody serves the last");
+        assert_eq!(seen(&[last, first]), None, "nor the first, then");
+        let before = clock::now_us();
+        let later = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(50));
+            Answering::bind("b1", last.ip(), last.port()).unwrap().start(1);
+        });
+        let seen = watch(
+            &[last, first],
+            &names,
+            Duration::from_millis(1),
+            Duration::from_secs(10),
+        )
+        .unwrap();
+        later.join().unwrap();
+        assert!(seen.began_us >= before + 50_000 && seen.failed > 0, "{seen:?}");
+    }
+
+    #[test]
     fn what_is_refused_is_counted_by_its_error() {
         let gone = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let to = gone.local_addr().unwrap();
         drop(gone);
         for work in [Work::Connect, Work::UdpNew] {
-            let measured = measure(work, to, Duration::from_millis(20)).unwrap();
+            let measured = measure(work, to, Duration::from_millis(20), 1).unwrap();
             assert_eq!(measured.exchanges, 0);
             assert!(measured.failed["ECONNREFUSED"] > 0, "{work:?}: {measured:?}");
         }
-        assert!(measure(Work::Request, to, Duration::from_millis(20)).is_err());
+        assert!(measure(Work::Request, to, Duration::from_millis(20), 1).is_err());
     }
 
     #[test]
     fn a_server_is_seen_by_its_whole_name() {
         let server = server("b10");
-        let to = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), server.port());
-        server.start();
+        let to = [SocketAddr::new(Ipv4Addr::LOCALHOST.into(), server.port())];
+        server.start(1);
         let before = clock::now_us();
-        let seen = |name| watch(to, name, Duration::from_millis(1), Duration::from_millis(100));
-        assert_eq!(seen("b1"), None);
-        let seen = seen("b10").unwrap();
+        let seen = |name| watch(&to, &[name], Duration::from_millis(1), Duration::from_millis(100));
+        assert_eq!(seen("b1".to_owned()), None);
+        let seen = seen("b10".to_owned()).unwrap();
         assert!(seen.began_us >= before);
         assert_eq!(seen.failed, 0);
     }
