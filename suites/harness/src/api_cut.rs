@@ -5,6 +5,7 @@ use std::{
     collections::BTreeSet,
     iter,
     net::{IpAddr, Ipv6Addr, SocketAddr},
+    time::Duration,
 };
 
 use cluster::Place;
@@ -24,22 +25,32 @@ use crate::{
 /// The table of its rules, in each node's network.
 const TABLE: &str = "inet plumbline_api_cut";
 
+/// The kubelet bears that an API server of its node does not answer for so long: kubeadm's static pods have a liveness probe every 10 s,
+/// and the eighth in a row that fails starts them again.
+const BORNE: Duration = Duration::from_secs(60);
+
 /// A cut that is there. Each node ends it when this is dropped, or when its time is over.
 #[must_use = "the cut ends when this is dropped"]
 pub struct ApiCut(Vec<Lasting>);
 
 impl ApiCut {
     /// Drops what the processes of all nodes send to the ports of these API servers, at whatever address, and what comes from there: an
-    /// agent that knows a server by its name has its addresses of both families. Pods' packets are not touched, nor a server of
-    /// the node itself that its agent (by node and process) has no connection to: the kubelet asks that server whether it
-    /// lives, and would start it again.
+    /// agent that knows a server by its name has its addresses of both families. Pods' packets are not touched, nor, in a cut that
+    /// `lasts` longer than the kubelet bears, a server of the node itself that its agent (by node and process) has no connection to: the
+    /// kubelet asks that server whether it lives, and would start it again. In a shorter one such a server is cut off, too: an agent
+    /// goes on with it when it notices that the other one is silent.
     ///
     /// # Errors
     /// A node has no `nft`, or its kernel none of what that needs.
-    pub async fn begin(cx: &Context, agents: &[(String, u32)], servers: &[SocketAddr]) -> Result<Self, Halt> {
+    pub async fn begin(
+        cx: &Context,
+        agents: &[(String, u32)],
+        servers: &[SocketAddr],
+        lasts: Duration,
+    ) -> Result<Self, Halt> {
         let longest = cx.limits().longest(cx.limits().heal);
         let on = async |node: String| {
-            let mut uses_own = false;
+            let mut uses_own = lasts < BORNE;
             for (of, process) in agents {
                 uses_own |= *of == node && has_own(cx, &node, *process, servers).await?;
             }

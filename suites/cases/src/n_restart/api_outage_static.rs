@@ -48,7 +48,8 @@ async fn run(cx: &Context) -> Result<(), Halt> {
     let agents = api_cut::connected(cx, &servers).await?;
 
     cx.phase("fault: all agents lose the API; Services must serve for the hold time");
-    let cut = ApiCut::begin(cx, &agents, &servers).await?;
+    let lasts = cx.limits().hold + cx.limits().endpoints;
+    let cut = ApiCut::begin(cx, &agents, &servers, lasts).await?;
     api_cut::reset(cx, &agents, &servers).await?;
     let mut windows = Vec::new();
     for (clients, targets) in services.dialled(cx, 0).await? {

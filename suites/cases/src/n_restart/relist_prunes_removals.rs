@@ -70,7 +70,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
             clients: Clients::All,
             fault: Fault::Expire,
         };
-        let cut = ApiCut::begin(cx, &agents, &servers).await?;
+        let cut = ApiCut::begin(cx, &agents, &servers, CUT).await?;
         let began = Instant::now();
         let gone = api_faults::begin(cx, &gone, GONE).await?;
         api_cut::reset(cx, &agents, &servers).await?;

@@ -69,7 +69,7 @@ async fn run(cx: &Context) -> Result<(), Halt> {
         cx.phase("fault: watches stall, and the endpoint is replaced by another");
         let began = Instant::now();
         let stalled = match stall {
-            Stall::Dropped => Stalled::Dropped(ApiCut::begin(cx, &agents, &servers).await?),
+            Stall::Dropped => Stalled::Dropped(ApiCut::begin(cx, &agents, &servers, cx.limits().hold).await?),
             Stall::Stopped => Stalled::Stopped(stop(cx, &agents).await?),
         };
         services.list(cx, 1).await?;
