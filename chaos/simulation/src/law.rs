@@ -1,6 +1,9 @@
 //! What must hold.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Display,
+};
 
 use oracle::{finding, history::Transport};
 use reference_agent::{
@@ -22,13 +25,9 @@ use crate::{
 };
 
 /// What has been unlawful of the writes of an agent since its start.
-pub(crate) fn unlawful(agent: &Agent) -> Vec<String> {
-    let maps = agent.world.maps();
+pub(crate) fn unlawful(agent: &Agent) -> impl Iterator<Item = &impl Display> {
     let violations = agent.world.memory().violations().iter();
-    violations
-        .chain(maps.violations())
-        .map(ToString::to_string)
-        .collect()
+    violations.chain(agent.world.maps().violations())
 }
 
 /// The maps are the plan from scratch of these objects.

@@ -37,18 +37,18 @@ const EVERY: Duration = Duration::from_secs(2);
 #[derive(Parser)]
 #[command(after_help = "\
 Examples:
-  cargo xtask simulate                          # 1,000 schedules of a minute
-  cargo xtask simulate --seeds 1..10001
+  cargo xtask simulate                          # 10,000 schedules of ten seconds
+  cargo xtask simulate --seeds 1..1001 --seconds 60
   cargo xtask simulate --mutant prefix-release  # a known bug, found and shrunk
   cargo xtask simulate --mutants --seeds 1..21  # how many seeds each takes
   cargo xtask simulate --schedule target/plumbline/simulation/seed-7.json
 Exit codes: 0 the law holds, 1 it is broken, 2 could not run.")]
 struct Arguments {
     /// Seeds, from the first to the one behind the last
-    #[arg(long, value_name = "A..B", default_value = "1..1001", value_parser = seeds)]
+    #[arg(long, value_name = "A..B", default_value = "1..10001", value_parser = seeds)]
     seeds: std::ops::Range<u64>,
-    /// How long each schedule lasts, in simulated seconds
-    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(5..=900))]
+    /// How long each schedule lasts, in simulated seconds: what a short one misses, several more seeds find in less time
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(5..=900))]
     seconds: u32,
     /// Play the schedule of a file instead, from this command or from `plumbline chaos`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "seconds"])]

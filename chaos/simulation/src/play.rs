@@ -249,11 +249,11 @@ impl Player<'_> {
         let now = Instant::now();
         agent.world.round(now.into_std());
         let is_whole = now >= self.whole;
-        let unlawful = law::unlawful(agent);
-        if is_whole && let Some(write) = unlawful.get(self.excused) {
+        let mut unlawful = law::unlawful(agent).skip(self.excused);
+        if is_whole && let Some(write) = unlawful.next() {
             return Err(Ended::Broken(format!("an unlawful write: {write}")));
         }
-        self.excused = unlawful.len();
+        self.excused += unlawful.count();
         if agent.is_done() && is_whole {
             law::planned(agent, &agent.told, "all that the agent was told", &perspective())?;
             self.played.told += 1;
