@@ -17,6 +17,12 @@ pub(crate) struct Arguments {
     /// Steps of each scenario
     #[arg(long)]
     steps: Option<u16>,
+    /// Write what `plumbline chaos` writes
+    #[arg(long)]
+    chaos: bool,
+    /// Faults of the API and of agents in both, too
+    #[arg(long, requires = "chaos")]
+    faults: bool,
     /// Continue with the next seeds for this long, such as 30m
     #[arg(long = "for", value_name = "DURATION")]
     lasts: Option<String>,
@@ -38,6 +44,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     for (name, value) in given {
         if let Some(value) = value {
             command.args([name, &value]);
+        }
+    }
+    for (name, is_given) in [("--chaos", arguments.chaos), ("--faults", arguments.faults)] {
+        if is_given {
+            command.arg(name);
         }
     }
     command.args(&arguments.compare);

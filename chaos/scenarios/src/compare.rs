@@ -6,13 +6,14 @@ use std::{collections::BTreeSet, fmt};
 
 use self::permitted::Permitted;
 use crate::{
+    churn,
     observation::{Observation, Outcome, Peer},
     state::{Front, State},
     step::{Backend, Condition, Protocol, Service, To, Vantage},
 };
 
-/// Backends serve each Service on a port of its own: Service n on this port plus n, so the port of an answer shows its
-/// Service.
+/// Backends serve each of a scenario's own Services on a port of its own: Service n on this port plus n, so the port of an answer shows
+/// its Service. Those of chaos share ports.
 pub(crate) const TARGETS: u16 = 8080;
 
 /// An exchange, and the state of the scenario at that time.
@@ -219,7 +220,8 @@ impl Subject<'_> {
 
 /// Identity of the server for a Service in a backend's pod.
 pub(crate) fn identity(backend: Backend, service: u8) -> String {
-    format!("{}:{}", backend.name(), TARGETS + u16::from(service))
+    let port = churn::target(service).unwrap_or(TARGETS + u16::from(service));
+    format!("{}:{port}", backend.name())
 }
 
 impl Shown {

@@ -1,8 +1,12 @@
 //! Random scenarios. Pure: one seed gives one scenario, in which each step is valid after the earlier ones.
 
+mod chaos;
+
 use std::collections::BTreeMap;
 
 use rand::{Rng, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
+
+pub use chaos::{Churn, with_chaos};
 
 use crate::{
     state::{OUTSIDE_SERVER, State},
@@ -29,11 +33,16 @@ const TRIES: usize = 1000;
 #[must_use]
 pub fn scenario(seed: u64, steps: usize) -> Scenario {
     let mut random = StdRng::seed_from_u64(seed);
+    valid(seed, steps, |state| step(&mut random, state))
+}
+
+/// A scenario of steps that are made in turn, each for the state after those before it. Those that are invalid then are left out.
+fn valid(seed: u64, steps: usize, mut make: impl FnMut(&State) -> Step) -> Scenario {
     let mut state = State::default();
     let mut all = Vec::new();
     while all.len() < steps {
         let made = (0..TRIES).find_map(|_| {
-            let step = step(&mut random, &state);
+            let step = make(&state);
             Some((state.after(&step)?, step))
         });
         let Some((next, step)) = made else {
@@ -57,7 +66,16 @@ fn step(random: &mut StdRng, state: &State) -> Step {
             service: any_service(random, state),
             to: None,
         }]),
-        37..64 => Step::Dial(dial(random, state)),
+        number => client(random, state, number),
+    }
+}
+
+/// What clients and nodes' own servers do, in these shares.
+const CLIENTS: std::ops::Range<u32> = 37..100;
+
+fn client(random: &mut StdRng, state: &State, number: u32) -> Step {
+    match number {
+        ..64 => Step::Dial(dial(random, state)),
         64..80 => Step::Open(open(random, state)),
         80..89 => send(random, state),
         89..92 => Step::Close {

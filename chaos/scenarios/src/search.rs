@@ -13,7 +13,7 @@ use std::{
 
 use crate::{
     play::{Finding, LabSpec, PlayError, Played, Progress, Twins},
-    shrink::shrink,
+    shrink::{Part, parts, sensible_parts, shrink, whole},
     state::sensible,
     step::{Scenario, Step},
 };
@@ -120,13 +120,14 @@ impl Search {
         let steps = steps[..=first.step].to_vec();
         let of = steps.len();
         progress.begins(&format!("it is, in {of} steps; which of them are needed?"));
-        let guess = about(&steps, first.socket);
+        let guess = about(parts(&steps), of - 1, first.socket);
         let known = BTreeSet::from([first.signature.clone()]);
         let found = Mutex::new(first);
-        let shows = async |steps: &[Step]| {
+        let shows = async |steps: &[Part]| {
+            let steps = whole(steps);
             progress.begins(&format!("{} of {of}?", steps.len()));
             // Steps that can't be played show nothing; a failure of the machine does not end the search.
-            let Ok(played) = self.play(steps, progress).await else {
+            let Ok(played) = self.play(&steps, progress).await else {
                 return false;
             };
             let again = shown(&known, played).into_iter().next();
@@ -136,7 +137,7 @@ impl Search {
             }
             shows
         };
-        let steps = shrink(steps, &guess, self.shrinks, sensible, shows).await;
+        let steps = whole(&shrink(parts(&steps), &guess, self.shrinks, sensible_parts, shows).await);
         let finding = found.into_inner().unwrap_or_else(PoisonError::into_inner);
         let scenario = Scenario {
             seed: scenario.seed,
@@ -204,17 +205,15 @@ impl Search {
 }
 
 /// All writes and servers, and of the clients' steps only the last one or those of one socket.
-fn about(steps: &[Step], socket: Option<u8>) -> Vec<Step> {
-    let last = steps.len().saturating_sub(1);
-    let is_about = |(number, step): &(usize, &Step)| match step {
-        Step::Write(_) | Step::Serve { .. } | Step::EndServing { .. } => true,
+fn about(mut parts: Vec<Part>, last: usize, socket: Option<u8>) -> Vec<Part> {
+    parts.retain(|(number, step)| match step {
+        Step::Write(_) | Step::Chaos(_) | Step::Serve { .. } | Step::EndServing { .. } => true,
         Step::Dial(_) => *number == last,
         Step::Open(open) => Some(open.socket) == socket,
         Step::Send(send) => Some(send.socket) == socket,
         Step::Close { socket: closed } => Some(*closed) == socket,
-    };
-    let all = steps.iter().enumerate().filter(is_about);
-    all.map(|(_, step)| step.clone()).collect()
+    });
+    parts
 }
 
 /// Known findings among those of a play, one of each.

@@ -1,5 +1,57 @@
 //! Fewer steps that still show a difference: delta debugging (Zeller and Hildebrandt, 2002), within a budget of tries.
 
+use crate::{state::State, step::Step};
+
+/// A part of a step, which another one can do without: one of its writes, or the whole. With the step's number.
+pub type Part = (usize, Step);
+
+/// The parts of steps.
+#[must_use]
+pub fn parts(steps: &[Step]) -> Vec<Part> {
+    let of = |(number, step): (usize, &Step)| -> Vec<Part> {
+        let parts: Vec<Step> = match step {
+            Step::Write(changes) => changes.iter().map(|one| Step::Write(vec![one.clone()])).collect(),
+            Step::Chaos(actions) => actions.iter().map(|one| Step::Chaos(vec![one.clone()])).collect(),
+            one => vec![one.clone()],
+        };
+        parts.into_iter().map(|part| (number, part)).collect()
+    };
+    steps.iter().enumerate().flat_map(of).collect()
+}
+
+/// The steps that parts make.
+#[must_use]
+pub fn whole(parts: &[Part]) -> Vec<Step> {
+    numbered(parts).into_iter().map(|(_, step)| step).collect()
+}
+
+fn numbered(parts: &[Part]) -> Vec<Part> {
+    let mut all: Vec<Part> = Vec::new();
+    for (number, part) in parts {
+        match (all.last_mut().filter(|(last, _)| last == number), part) {
+            (Some((_, Step::Write(changes))), Step::Write(more)) => changes.extend(more.iter().cloned()),
+            (Some((_, Step::Chaos(actions))), Step::Chaos(more)) => actions.extend(more.iter().cloned()),
+            _ => all.push((*number, part.clone())),
+        }
+    }
+    all
+}
+
+/// The parts of the steps that are valid in turn.
+#[must_use]
+pub fn sensible_parts(parts: &[Part]) -> Vec<Part> {
+    let mut steps = numbered(parts);
+    let mut state = State::default();
+    steps.retain(|(_, step)| state.after(step).map(|next| state = next).is_some());
+    let of = |(number, step): &Part| {
+        self::parts(std::slice::from_ref(step))
+            .into_iter()
+            .map(|(_, part)| (*number, part))
+            .collect::<Vec<_>>()
+    };
+    steps.iter().flat_map(of).collect()
+}
+
 /// The shortest steps found for which `shows` is true, as it is for all of them. `shows` is called at most `tries`
 /// times. `fix` removes steps that are invalid without others. `guess` is tried first, unless it is empty: steps that probably
 /// suffice.
@@ -53,6 +105,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+    use crate::{chaos::world::World, churn::writes};
 
     fn shrunk(all: u32, tries: usize, needed: &[u32]) -> (Vec<u32>, usize) {
         let asked = Cell::new(0);
@@ -76,6 +129,23 @@ mod tests {
             let (found, _) = shrunk(40, 1000, needed);
             assert_eq!(found, needed);
         }
+    }
+
+    #[test]
+    fn a_step_of_several_writes_is_left_with_those_that_are_needed() {
+        let socket = |socket| Step::Close { socket };
+        let burst = Step::Chaos(writes(&World::first()));
+        let steps = [burst, socket(1), Step::Chaos(writes(&World::first()))];
+        let all = parts(&steps);
+        assert_eq!(all.len(), 31);
+        assert_eq!(whole(&all), steps);
+        let needed = [&all[2], &all[9]].map(Clone::clone);
+        let shows = async |parts: &[Part]| needed.iter().all(|one| parts.contains(one));
+        let found = futures::executor::block_on(shrink(all, &[], 100, sensible_parts, shows));
+        let [Step::Chaos(actions)] = &whole(&found)[..] else {
+            panic!("one step: {found:?}");
+        };
+        assert_eq!(actions.len(), 2);
     }
 
     #[test]

@@ -2,7 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::step::{Address, Backend, Change, Condition, Kind, Open, Protocol, Service, Step, To, Vantage};
+use crate::{
+    chaos::world::{Call, World},
+    churn,
+    step::{Address, Backend, Change, Condition, Kind, Open, Protocol, Service, Step, To, Vantage},
+};
 
 /// Port of the outside client's own server, TCP and UDP.
 pub const OUTSIDE_SERVER: u16 = 9000;
@@ -13,6 +17,8 @@ pub struct State {
     pub(crate) services: BTreeMap<u8, Service>,
     pub(crate) sockets: BTreeMap<u8, Open>,
     pub(crate) servers: BTreeSet<(u8, u16)>,
+    /// What chaos has written; its Services are among the others.
+    pub(crate) world: World,
     /// Frontends that a Service has given up: conntrack entries of datagrams to them may still exist.
     given_up: BTreeSet<(Address, u16)>,
     /// Node ports that a Service has given up.
@@ -39,14 +45,23 @@ impl State {
                 for change in changes {
                     next.write(change)?;
                 }
-                // A socket keeps its destination, and does not change to another port of a cluster IP.
-                let port = |state: &Self, number| state.services.get(&number).map(|service| service.port);
-                let mut sockets = std::mem::take(&mut next.sockets);
-                sockets.retain(|_, open| match open.to {
-                    To::ClusterIp { service } => port(&next, service) == port(self, service),
-                    To::At { .. } | To::Loopback { .. } => true,
-                });
-                next.sockets = sockets;
+                next.keep_sockets(self);
+            }
+            Step::Chaos(actions) => {
+                if !actions.is_sorted_by_key(|action| action.at_ms) || !actions.iter().all(churn::is_sound) {
+                    return None;
+                }
+                let mut does_something = churn::faults(actions).next().is_some();
+                for action in actions {
+                    for call in next.world.calls(&action.does) {
+                        next.call(&call)?;
+                        does_something = true;
+                    }
+                }
+                if !does_something {
+                    return None;
+                }
+                next.keep_sockets(self);
             }
             Step::Dial(dial) => {
                 let in_fragments = !dial.fragments.is_empty();
@@ -96,8 +111,39 @@ impl State {
         Some(next)
     }
 
+    /// Forgets sockets whose destination is no more since `before`: a socket keeps it, and does not change to another port of a cluster
+    /// IP.
+    fn keep_sockets(&mut self, before: &Self) {
+        let port =
+            |services: &BTreeMap<u8, Service>, number| services.get(&number).map(|service| service.port);
+        let (services, sockets) = (&self.services, &mut self.sockets);
+        sockets.retain(|_, open| match open.to {
+            To::ClusterIp { service } => port(services, service) == port(&before.services, service),
+            To::At { .. } | To::Loopback { .. } => true,
+        });
+    }
+
+    /// Makes a call of chaos. `None` if another Service has its node port.
+    fn call(&mut self, call: &Call) -> Option<()> {
+        let is_of_chaos = |number: u8| churn::of_chaos(number).is_some();
+        let held = self.services.extract_if(.., |number, _| is_of_chaos(*number));
+        let given_up = held.filter_map(|(_, service)| service.node_port);
+        self.node_ports_given_up.extend(given_up);
+        self.world = self.world.after(call);
+        let services = churn::services(&self.world);
+        let mut ports = services.values().filter_map(|service| service.node_port);
+        if ports.any(|port| self.node_port(port).is_some()) {
+            return None;
+        }
+        self.services.extend(services);
+        Some(())
+    }
+
     /// Changes a Service. `None` if the change is invalid, or changes nothing.
     fn write(&mut self, change: &Change) -> Option<()> {
+        if churn::of_chaos(change.service).is_some() {
+            return None;
+        }
         if let Some(before) = self.services.get(&change.service) {
             self.given_up.extend(frontends(before));
             self.node_ports_given_up.extend(before.node_port);

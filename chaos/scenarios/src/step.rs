@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
+use crate::chaos::schedule::Action;
+
 /// Steps, and the seed from which they were generated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -46,6 +48,9 @@ pub enum Step {
         /// Its port.
         port: u16,
     },
+    /// A part of a schedule of chaos, whose times count from its beginning: writes of its Services and slices, with nothing in between
+    /// except those times, and faults. Once all faults are healed, all open sockets send again.
+    Chaos(Vec<Action>),
 }
 
 /// The new state of a Service.
@@ -121,18 +126,20 @@ pub enum Backend {
     B2,
     /// On node 1.
     B3,
+    /// On node 2.
+    B4,
 }
 
 impl Backend {
     /// All backends.
-    pub const ALL: [Self; 3] = [Self::B1, Self::B2, Self::B3];
+    pub const ALL: [Self; 4] = [Self::B1, Self::B2, Self::B3, Self::B4];
 
     /// Number of the backend's node.
     #[must_use]
     pub fn node(self) -> u8 {
         match self {
             Self::B1 | Self::B3 => 1,
-            Self::B2 => 2,
+            Self::B2 | Self::B4 => 2,
         }
     }
 
@@ -143,6 +150,7 @@ impl Backend {
             Self::B1 => "b1",
             Self::B2 => "b2",
             Self::B3 => "b3",
+            Self::B4 => "b4",
         }
     }
 }

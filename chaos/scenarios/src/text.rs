@@ -2,7 +2,11 @@
 
 use std::fmt;
 
-use crate::step::{Backend, Change, Condition, Dial, Open, Protocol, Send, Service, Step, To};
+use crate::{
+    chaos::{schedule::Action, words},
+    churn,
+    step::{Backend, Change, Condition, Dial, Open, Protocol, Send, Service, Step, To},
+};
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -22,7 +26,18 @@ impl fmt::Display for Step {
                 )
             }
             Self::EndServing { node, port } => write!(f, "the server at node{node}:{port} ends"),
+            Self::Chaos(actions) => {
+                let all: Vec<String> = actions.iter().map(at_its_time).collect();
+                f.write_str(&all.join("; then "))
+            }
         }
+    }
+}
+
+fn at_its_time(action: &Action) -> String {
+    match action.at_ms {
+        0 => action.does.to_string(),
+        ms => format!("after {:.1} s, {}", f64::from(ms) / 1e3, action.does),
     }
 }
 
@@ -121,7 +136,10 @@ fn more(f: &mut fmt::Formatter<'_>, source_port: Option<u16>, fragments: &[u8]) 
 impl fmt::Display for To {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ClusterIp { service } => write!(f, "the cluster IP of s{service}"),
+            Self::ClusterIp { service } => match churn::of_chaos(*service) {
+                Some(number) => write!(f, "the cluster IP of {}", words::service(number)),
+                None => write!(f, "the cluster IP of s{service}"),
+            },
             Self::At { address, port } => write!(f, "{address}:{port}"),
             Self::Loopback { port } => write!(f, "127.0.0.1:{port}"),
         }

@@ -9,13 +9,17 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use cluster::user_file::{self, MOST_BYTES};
+use cluster::{
+    target::Target,
+    user_file::{self, MOST_BYTES},
+};
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::SignedDuration;
 use lab::{AgentCommand, sibling};
 use scenarios::{
+    chaos::may_move,
     compare::permitted,
-    generate::scenario,
+    generate::{Churn, scenario, with_chaos},
     play::{LabSpec, Played, Progress},
     search::{Reproduction, Search, SearchProgress, Verdict, add},
     step::{Scenario, Step},
@@ -39,6 +43,7 @@ reasons). Any other difference is played again, shrunk, and printed with a file 
   plumbline compare --seed 7              one scenario
   plumbline compare --for 30m             one seed after the other
   plumbline compare --target my.yaml      your implementation against kube-proxy
+  plumbline compare --chaos --faults      the writes and faults of `plumbline chaos` in both
   plumbline compare --replay FILE         a file of steps, from an earlier run or your own
 
 Exit codes: 0 no difference, 1 differences, 2 it could not run.";
@@ -61,11 +66,18 @@ pub(crate) struct Arguments {
     /// Steps of each scenario
     #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..=1000))]
     steps: u16,
+    /// Write what `plumbline chaos` writes, in the order of the seed's schedule: Services with names that begin alike or are equal in two
+    /// namespaces, and two slices of each, which move between them unless one of the two is known not to keep `slice-relabelled`
+    #[arg(long)]
+    chaos: bool,
+    /// Faults of the API and of agents in both, too; they are healed before anything is compared
+    #[arg(long, requires = "chaos")]
+    faults: bool,
     /// Continue with the next seeds for this long; differences do not end the run
     #[arg(long = "for", value_name = "DURATION")]
     lasts: Option<SignedDuration>,
     /// Play the steps in a file instead, without changes
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "steps", "lasts"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "steps", "chaos", "faults", "lasts"])]
     replay: Option<PathBuf>,
     /// Limit of scenarios that are played to shrink a failing one
     #[arg(long, default_value_t = 30, value_name = "N")]
@@ -113,9 +125,9 @@ pub(crate) async fn compare(arguments: Arguments) -> anyhow::Result<ExitCode> {
     }
     let first = arguments.seed.unwrap_or_else(|| rand::random::<u32>().into());
     let given = arguments.replay.as_deref().map(read).transpose()?;
-    let steps = usize::from(arguments.steps);
+    let generated = Generated::of(&arguments)?;
     if arguments.show {
-        print_steps(&given.unwrap_or_else(|| scenario(first, steps)).steps);
+        print_steps(&given.unwrap_or_else(|| generated.scenario(first)).steps);
         return Ok(ExitCode::SUCCESS);
     }
     let labels = [arguments.target.agent()?, {
@@ -140,7 +152,7 @@ pub(crate) async fn compare(arguments: Arguments) -> anyhow::Result<ExitCode> {
     eprintln!("{} against {}, in two labs of this machine", names[0], names[1]);
     let mut terminate = signal(SignalKind::terminate())?;
     let run = Run {
-        steps,
+        generated,
         replayed: arguments.replay.as_deref(),
         search: &search,
         names: &names,
@@ -192,14 +204,55 @@ fn read(path: &Path) -> anyhow::Result<Scenario> {
     Ok(scenario)
 }
 
+/// How scenarios are generated.
+struct Generated {
+    /// Steps of each.
+    steps: usize,
+    churn: Option<Churn>,
+}
+
+impl Generated {
+    fn of(arguments: &Arguments) -> anyhow::Result<Self> {
+        let mut churn = arguments.chaos.then_some(Churn {
+            faults: arguments.faults,
+            moves: true,
+        });
+        if let Some(churn) = &mut churn {
+            for target in [arguments.target.name(), &arguments.against] {
+                churn.moves &= may_move(&Target::find(target)?.deviations);
+            }
+        }
+        Ok(Self {
+            steps: arguments.steps.into(),
+            churn,
+        })
+    }
+
+    fn scenario(&self, seed: u64) -> Scenario {
+        match self.churn {
+            Some(churn) => with_chaos(seed, self.steps, churn),
+            None => scenario(seed, self.steps),
+        }
+    }
+
+    /// The options that generate the same.
+    fn options(&self) -> String {
+        let chaos = match self.churn {
+            Some(Churn { faults: true, .. }) => " --chaos --faults",
+            Some(_) => " --chaos",
+            None => "",
+        };
+        format!(" --steps {}{chaos}", self.steps)
+    }
+}
+
 /// One run of `plumbline compare`.
 struct Run<'a> {
     search: &'a Search,
     names: &'a [String; 2],
     /// Command line options of the two implementations.
     options: String,
-    /// Steps of each generated scenario.
-    steps: usize,
+    generated: Generated,
     /// The scenario file, if one is replayed.
     replayed: Option<&'a Path>,
 }
@@ -211,7 +264,7 @@ impl Run<'_> {
         let mut counts = Counts::default();
         let mut seed = first;
         loop {
-            self.one(&scenario(seed, self.steps), &mut counts).await?;
+            self.one(&self.generated.scenario(seed), &mut counts).await?;
             seed += 1;
             if lasts.is_none_or(|lasts| began.elapsed() >= lasts) {
                 return Ok(counts);
@@ -274,7 +327,7 @@ impl Run<'_> {
     fn whole(&self, seed: u64) -> String {
         match self.replayed {
             Some(file) => format!("--replay {}", file.display()),
-            None => format!("--seed {seed} --steps {}", self.steps),
+            None => format!("--seed {seed}{}", self.generated.options()),
         }
     }
 

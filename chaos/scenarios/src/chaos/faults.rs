@@ -29,7 +29,7 @@ use oracle::{
 };
 
 use super::{
-    schedule::{Fault, FaultKind, Schedule},
+    schedule::{Action, Does, Fault, FaultKind, Schedule},
     storm::storm,
 };
 
@@ -137,7 +137,7 @@ pub struct Made {
 ///
 /// # Errors
 /// It can't be made or healed.
-pub async fn make(cx: &Context, fault: &Fault) -> Result<Made, Halt> {
+async fn make(cx: &Context, fault: &Fault) -> Result<Made, Halt> {
     let nodes = cx.nodes();
     let of_one = fault.node.filter(|_| !fault.kind.is_of_all());
     let node = of_one.map(|number| {
@@ -179,6 +179,24 @@ pub async fn make(cx: &Context, fault: &Fault) -> Result<Made, Halt> {
         excuses: fault.kind.excuses(),
     };
     Ok(Made { disturbance, left })
+}
+
+/// Makes the faults of the API, or those of nodes, one after the other: two of one kind would undo each other. `began`: since when the
+/// times of actions count.
+///
+/// # Errors
+/// One can't be made or healed.
+pub async fn lane(cx: &Context, actions: &[Action], of_api: bool, began: Instant) -> Result<Vec<Made>, Halt> {
+    let mut all = Vec::new();
+    for action in actions {
+        if let Does::Fault(fault) = &action.does
+            && fault.kind.is_of_api() == of_api
+        {
+            has_lasted(began, Duration::from_millis(action.at_ms.into())).await;
+            all.push(make(cx, fault).await?);
+        }
+    }
+    Ok(all)
 }
 
 /// What a fault of the API does to answers; `None`: it is another one.

@@ -11,7 +11,8 @@
 //!
 //! - `schedule.rs`: writes and faults as data, in files; `words.rs`: as text. `world.rs`: what the API has after writes, and what each
 //!   frontend serves then. `generate.rs`: random schedules. All of these are pure.
-//! - `shapes.rs`: the objects of a world. `objects.rs`: those in the API. `faults.rs`: faults, made and healed; `storm.rs`: many changes of others. `play.rs`: a run from its staging to its verdict.
+//! - `shapes.rs`: the objects of a world. `calls.rs`: how they are written. `objects.rs`: those in the API. `faults.rs`: faults, made and healed; `storm.rs`: many changes of others. `play.rs`: a run from its staging to its verdict.
+pub(crate) mod calls;
 pub mod faults;
 pub mod generate;
 mod objects;
@@ -19,7 +20,7 @@ pub mod play;
 pub mod schedule;
 pub mod shapes;
 mod storm;
-mod words;
+pub(crate) mod words;
 pub mod world;
 
 use std::{
@@ -30,6 +31,7 @@ use std::{
     time::Duration,
 };
 
+use cluster::Deviation;
 use flate2::{Compression, bufread::GzDecoder, write::GzEncoder};
 use harness::{
     case::{Case, Families, Needs, Rights, Tier},
@@ -73,6 +75,12 @@ pub enum Given {
         /// Leaves the final reads out if something broke before: they wait for T_heal then.
         brief: bool,
     },
+}
+
+/// Whether slices may move to another Service: whether a target with these deviations is to keep `slice-relabelled`.
+#[must_use]
+pub fn may_move(deviations: &[Deviation]) -> bool {
+    deviations.iter().all(|one| one.claim != RELABELLED)
 }
 
 impl Given {
@@ -135,7 +143,7 @@ impl Given {
             });
         }
         let nodes = u8::try_from(cx.nodes().len()).unwrap_or(u8::MAX);
-        let moves = keeps(RELABELLED);
+        let moves = may_move(deviations);
         if !moves {
             let why =
                 format!("slices that move to another Service: the target is known not to keep {RELABELLED}");

@@ -13,7 +13,6 @@ use harness::{
     destination::Destination,
     frontends::{balancers, node_addresses},
     history::now_us,
-    objects::annotation,
     pods::{Backend, serve},
     verdict::Halt,
     waiting::{Within, eventually},
@@ -25,6 +24,7 @@ use oracle::{
 use serde_json::{Value, json};
 
 use super::{
+    calls::send,
     schedule::{BACKENDS, NODE_PORTS, Namespace},
     shapes::{self, PORT, Shapes, TARGETS, TRANSPORTS, target},
     words,
@@ -173,80 +173,30 @@ impl<'a> Staged<'a> {
         Ok(())
     }
 
-    /// Sends a call. Returns how long ago its answer came.
+    /// Sends a call, and notes what the API gives. Returns how long ago its answer came.
     async fn send(&mut self, call: &Call) -> Result<Duration, Halt> {
-        let objects = self.cx.objects();
-        let written = match call {
-            Call::Service {
-                service,
-                to,
-                is_new: true,
-            } => {
-                let written = objects.create(&self.shapes.service(*service, to)).await?;
-                let text = written.object["spec"]["clusterIP"].as_str().unwrap_or_default();
-                let address = text
-                    .parse()
-                    .map_err(|_| Halt::Harness(format!("{} has no cluster IP but {text:?}", written.key)))?;
-                self.shapes.cluster_ips.insert(*service, address);
-                if let Some(port) = to.node_port
-                    && self.shapes.node_ports.len() <= usize::from(port)
-                {
-                    let assigned = written.object["spec"]["ports"][0]["nodePort"].as_u64();
-                    let assigned = assigned.and_then(|port| u16::try_from(port).ok());
-                    self.shapes.node_ports.push(
-                        assigned.ok_or_else(|| Halt::Harness(format!("{} has no node port", written.key)))?,
-                    );
-                }
-                written
+        let written = send(self.cx.objects(), &self.shapes, &self.world(), call).await?;
+        if let Call::Service {
+            service,
+            to,
+            is_new: true,
+        } = call
+        {
+            let text = written.object["spec"]["clusterIP"].as_str().unwrap_or_default();
+            let address = text
+                .parse()
+                .map_err(|_| Halt::Harness(format!("{} has no cluster IP but {text:?}", written.key)))?;
+            self.shapes.cluster_ips.insert(*service, address);
+            if let Some(port) = to.node_port
+                && self.shapes.node_ports.len() <= usize::from(port)
+            {
+                let assigned = written.object["spec"]["ports"][0]["nodePort"].as_u64();
+                let assigned = assigned.and_then(|port| u16::try_from(port).ok());
+                self.shapes.node_ports.push(
+                    assigned.ok_or_else(|| Halt::Harness(format!("{} has no node port", written.key)))?,
+                );
             }
-            Call::Service { service, to, .. } => {
-                let mut spec = self.shapes.service(*service, to)["spec"].take();
-                // Immutable, and the same.
-                if let Some(fields) = spec.as_object_mut() {
-                    fields.remove("clusterIP");
-                }
-                objects
-                    .patch(&self.shapes.service_key(*service), json!({ "spec": spec }))
-                    .await?
-            }
-            Call::Annotate(service) => {
-                let at = now_us().to_string();
-                objects
-                    .patch(
-                        &self.shapes.service_key(*service),
-                        annotation("plumbline/chaos", &at),
-                    )
-                    .await?
-            }
-            Call::DeleteService(service) => objects.delete(&self.shapes.service_key(*service)).await?,
-            Call::Slice {
-                slice,
-                to,
-                is_new: true,
-            } => objects.create(&self.shapes.slice(*slice, to)).await?,
-            Call::Slice { slice, to, .. } => {
-                let object = self.shapes.slice(*slice, to);
-                let key = self.shapes.slice_key(*slice);
-                let moves = self
-                    .world()
-                    .slices
-                    .get(slice)
-                    .is_some_and(|before| before.of != to.of);
-                let (endpoints, ports) = (&object["endpoints"], &object["ports"]);
-                if moves {
-                    let labels = &object["metadata"]["labels"];
-                    let patch =
-                        json!({ "metadata": { "labels": labels }, "endpoints": endpoints, "ports": ports });
-                    objects.patch(&key, patch).await?
-                } else {
-                    // Not a patch, in which null means that the field goes.
-                    objects
-                        .replace_fields(&key, &json!({ "endpoints": endpoints, "ports": ports }))
-                        .await?
-                }
-            }
-            Call::DeleteSlice(slice) => objects.delete(&self.shapes.slice_key(*slice)).await?,
-        };
+        }
         Ok(written.at.elapsed())
     }
 

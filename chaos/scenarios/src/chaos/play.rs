@@ -26,7 +26,7 @@ use oracle::{
 };
 
 use super::{
-    faults::{Made, make, prepare},
+    faults::{lane, prepare},
     objects::{Dialled, Expected, Staged},
     schedule::{Action, Does, Schedule},
     world::World,
@@ -88,8 +88,8 @@ pub async fn play(cx: &Context, schedule: &Schedule, brief: bool) -> Result<Chao
         windows.push(Background::every(cx, &clients, &targets, interval, WINDOW).await?);
     }
     let (began, began_us) = (Instant::now(), now_us());
-    let of_api = lane(cx, schedule, true, began);
-    let of_nodes = lane(cx, schedule, false, began);
+    let of_api = lane(cx, &schedule.actions, true, began);
+    let of_nodes = lane(cx, &schedule.actions, false, began);
     let lasts = async {
         has_lasted(began, Duration::from_millis(schedule.lasts_ms.into())).await;
         Ok(())
@@ -259,19 +259,6 @@ async fn writes(staged: &mut Staged<'_>, actions: &[Action], began: Instant) -> 
         }
     }
     Ok(())
-}
-
-/// Makes the faults of the API, or those of nodes, one after the other: two of one kind would undo each other.
-async fn lane(cx: &Context, schedule: &Schedule, of_api: bool, began: Instant) -> Result<Vec<Made>, Halt> {
-    let mut all = Vec::new();
-    for (at_ms, fault) in schedule
-        .faults()
-        .filter(|(_, fault)| fault.kind.is_of_api() == of_api)
-    {
-        has_lasted(began, Duration::from_millis(at_ms.into())).await;
-        all.push(make(cx, &fault).await?);
-    }
-    Ok(all)
 }
 
 /// Judges a history into the axes of a case.

@@ -548,7 +548,8 @@ impl Action {
         }
     }
 
-    fn check(&self, action: usize, lasts_ms: u32) -> Result<(), ScheduleError> {
+    /// Checks what a file may contain otherwise. `action`: its number, from 1.
+    pub(crate) fn check(&self, action: usize, lasts_ms: u32) -> Result<(), ScheduleError> {
         let below = |what, limit, found| {
             if found < limit {
                 return Ok(());

@@ -111,7 +111,7 @@ impl fmt::Display for Front {
 }
 
 /// A Service by its name, and by its namespace where another one has the same name.
-pub(super) fn service(number: u8) -> String {
+pub(crate) fn service(number: u8) -> String {
     let (namespace, name) = HOMES[usize::from(number) % HOMES.len()];
     match namespace {
         Namespace::Prefixes => name.to_owned(),

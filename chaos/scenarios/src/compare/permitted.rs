@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::{Aspect, Shown, Subject, identity};
 use crate::{
+    churn,
     observation::{Outcome, Peer},
     state::Front,
     step::{Protocol, To, Vantage},
@@ -23,7 +24,7 @@ pub struct Permitted {
 }
 
 /// All permitted differences; the first that applies gives the reason.
-pub static ALL: [Permitted; 15] = [
+pub static ALL: [Permitted; 16] = [
     Permitted {
         what: "which error refuses",
         reason: "it depends on hook and kernel: a socket hook's denial is EPERM, helpers set others, packets are ICMP or RST",
@@ -152,6 +153,14 @@ pub static ALL: [Permitted; 15] = [
         },
     },
     Permitted {
+        what: "which condition of an endpoint counts that slices list with different ones",
+        reason: "the API does not say it; an answer by any other backend is a finding",
+        deviation: None,
+        applies: |subject, aspect, shown| {
+            matches!(aspect, Aspect::Outcome | Aspect::Served | Aspect::Moved) && is_disputed(subject, shown)
+        },
+    },
+    Permitted {
         what: "refused or silent at a port of an address that no Service and no server has",
         reason: "the machine itself answers; whether a node rejects for it is its own choice",
         deviation: None,
@@ -172,6 +181,25 @@ pub(crate) fn find(
         let is_known = one.deviation.is_none_or(|claim| deviations.contains(claim));
         is_known && (one.applies)(subject, aspect, shown)
     })
+}
+
+/// Whether slices list an endpoint of the dialled Service with different conditions, and what both show agrees with one of them.
+fn is_disputed(subject: &Subject<'_>, shown: &[Shown; 2]) -> bool {
+    let state = subject.state;
+    let front = state.front(subject.to);
+    let disputed = front.and_then(|(number, _)| {
+        let found = churn::disputed(&state.world, number, subject.from, subject.to);
+        found.map(|found| (number, found))
+    });
+    let Some((number, disputed)) = disputed else {
+        return false;
+    };
+    let by: BTreeSet<String> = disputed.by.iter().map(|one| identity(*one, number)).collect();
+    // An established flow may go on with an endpoint, or end with it.
+    let may_fail = disputed.may_fail || subject.kept.is_some();
+    let serves = |one: &Shown| one.outcomes.iter().all(|outcome| *outcome == Outcome::Answered);
+    let agrees = |one: &Shown| one.others.is_subset(&by) && (may_fail || serves(one));
+    shown.iter().all(agrees)
 }
 
 /// Whether conntrack entries of earlier datagrams of a UDP socket may decide about the next one.

@@ -81,3 +81,111 @@ fn what_it_is_for_is_generated() {
     assert_eq!(found.len(), 6, "{found:?}");
     assert!(found.values().all(|count| *count >= 10), "{found:?}");
 }
+
+const ALL: Churn = Churn {
+    faults: true,
+    moves: true,
+};
+
+#[test]
+fn with_chaos_every_step_makes_sense_and_is_the_same_from_a_file() {
+    for churn in [Churn::default(), ALL] {
+        for seed in 0..30 {
+            let scenario = with_chaos(seed, 60, churn);
+            assert_eq!(scenario, with_chaos(seed, 60, churn));
+            assert_eq!(scenario.steps.len(), 60, "seed {seed}");
+            assert_eq!(sensible(&scenario.steps), scenario.steps, "seed {seed}");
+            let text = serde_json::to_string(&scenario).unwrap();
+            assert_eq!(serde_json::from_str::<Scenario>(&text).unwrap(), scenario);
+        }
+    }
+}
+
+#[test]
+fn what_chaos_is_for_is_generated() {
+    use crate::chaos::schedule::{Condition, Does, HOMES};
+    let mut found: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut note = |what, is_so: bool| *found.entry(what).or_default() += usize::from(is_so);
+    for seed in 0..60 {
+        let mut state = State::default();
+        for (number, step) in with_chaos(seed, 40, ALL).steps.iter().enumerate() {
+            let next = state.after(step).unwrap();
+            let Step::Chaos(actions) = step else {
+                note(
+                    "a client dials or sends",
+                    matches!(step, Step::Dial(_) | Step::Send(_)),
+                );
+                state = next;
+                continue;
+            };
+            let (before, after) = (&state.world, &next.world);
+            let moved = |(number, slice): (&u8, &crate::chaos::schedule::Slice)| {
+                before
+                    .slices
+                    .get(number)
+                    .is_some_and(|before| before.of != slice.of)
+            };
+            note("a slice moves", number > 0 && after.slices.iter().any(moved));
+            let lists =
+                |wanted: fn(&crate::chaos::schedule::Slice) -> bool| after.slices.values().any(wanted);
+            note("null", lists(|slice| slice.endpoints.is_none()));
+            note(
+                "empty",
+                lists(|slice| slice.endpoints.as_ref().is_some_and(Vec::is_empty)),
+            );
+            note(
+                "published",
+                lists(|slice| {
+                    slice
+                        .endpoints
+                        .iter()
+                        .flatten()
+                        .any(|one| one.condition == Condition::Published)
+                }),
+            );
+            note(
+                "a node port passes on",
+                number > 0 && {
+                    let owner = |world: &crate::chaos::world::World| {
+                        world.owner(crate::chaos::world::Front::NodePort(0))
+                    };
+                    owner(before).is_some() && owner(after).is_some() && owner(before) != owner(after)
+                },
+            );
+            let faults = actions
+                .iter()
+                .filter(|one| matches!(one.does, Does::Fault(_)))
+                .count();
+            note("writes during a fault", faults > 0 && actions.len() > faults);
+            note("a burst", number > 0 && faults == 0 && actions.len() > 10);
+            let is_there = |number: usize| after.services.contains_key(&u8::try_from(number).unwrap());
+            let same =
+                |one: usize, other: usize| HOMES[one].1 == HOMES[other].1 && is_there(one) && is_there(other);
+            note("equal names in two namespaces", same(3, 4));
+            let starts = HOMES[1].1.starts_with(HOMES[0].1) && is_there(0) && is_there(1);
+            note("one name begins with another", starts);
+            state = next;
+        }
+        let kept = state.sockets.values();
+        note("a socket is kept through it", kept.count() > 0);
+    }
+    assert_eq!(found.len(), 11, "{found:?}");
+    assert!(found.values().all(|count| *count >= 10), "{found:?}");
+}
+
+#[test]
+fn without_moves_and_faults_there_are_none() {
+    use crate::{chaos::schedule::Does, churn};
+    for seed in 0..20 {
+        for step in with_chaos(seed, 60, Churn::default()).steps {
+            let Step::Chaos(actions) = step else { continue };
+            assert_eq!(churn::faults(&actions).count(), 0);
+            for action in actions {
+                assert_eq!(action.at_ms, 0, "no wait");
+                if let Does::Slice(write) = action.does {
+                    assert!(write.to.is_none_or(|to| to.of == write.slice / 2));
+                }
+            }
+        }
+    }
+}

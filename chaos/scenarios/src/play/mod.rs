@@ -45,8 +45,8 @@ const WAIT: Duration = Duration::from_millis(250);
 /// Limit of an exchange; repetitions get more time, because the machine may be slow.
 const LIMIT: Duration = Duration::from_millis(1000);
 const PATIENT: Duration = Duration::from_secs(3);
-/// Fresh sockets that show all reached endpoints: 14 for each of three, as in the catalogue.
-const ENOUGH: usize = 42;
+/// Fresh sockets that show all reached endpoints: 14 for each of four, as in the catalogue.
+const ENOUGH: usize = 56;
 
 /// Limit of findings of a scenario: more would show nothing new.
 const FINDINGS: usize = 12;
@@ -172,6 +172,15 @@ impl Twins {
                 futures::future::try_join_all(writes).await?;
                 let settled = self.sides.iter_mut().map(Side::settle);
                 futures::future::try_join_all(settled).await?;
+                self.forget_closed();
+                return self.go_on(number).await;
+            }
+            Step::Chaos(actions) => {
+                let played = self
+                    .sides
+                    .iter_mut()
+                    .map(|side| side.chaos(&before.world, actions));
+                futures::future::try_join_all(played).await?;
                 self.forget_closed();
                 return self.go_on(number).await;
             }

@@ -1,7 +1,7 @@
 //! One of the two clusters: a lab, its staged objects, and its clients.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
@@ -11,6 +11,7 @@ use std::{
 
 use cluster::{AgentState, Place};
 use harness::{
+    agents,
     context::{About, Context, Options},
     fence,
     history::History,
@@ -19,6 +20,7 @@ use harness::{
     names::{Key, Kind},
     pods::{self, Backend as Pod, endpoints},
     verdict::Halt,
+    waiting::has_lasted,
 };
 use lab::{AgentCommand, ControlPlane, IpFamilies, LabCluster, LabConfig, Lifetime};
 use serde_json::json;
@@ -30,6 +32,14 @@ use super::{
     objects,
 };
 use crate::{
+    chaos::{
+        calls::send,
+        faults::lane,
+        schedule::{Action, Namespace, SERVICES},
+        shapes::{Shapes, target},
+        world::World,
+    },
+    churn,
     compare::TARGETS,
     observation::{Names, Observation, Outcome},
     state::OUTSIDE_SERVER,
@@ -72,6 +82,10 @@ pub(super) struct Side {
     lab: LabCluster,
     pub(super) namespace: String,
     pub(super) pods: Vec<Pod>,
+    /// What chaos writes; there once the pods are.
+    shapes: Option<Shapes>,
+    /// The agents since no fault has ended one.
+    agents: Option<BTreeMap<String, AgentState>>,
     names: Names,
     /// Fresh sockets of each vantage.
     fresh: BTreeMap<Vantage, Keeper>,
@@ -114,6 +128,8 @@ impl Side {
             lab,
             namespace,
             pods: Vec::new(),
+            shapes: None,
+            agents: None,
             names: Names::default(),
             fresh: BTreeMap::new(),
             kept: BTreeMap::new(),
@@ -130,12 +146,19 @@ impl Side {
         let (cx, namespace) = (&self.cx, &self.namespace);
         let mut ports = vec![TARGETS];
         ports.extend((1..=9).map(|number| TARGETS + number));
+        ports.extend((0..SERVICES).map(target).collect::<BTreeSet<u16>>());
         let pod = |backend: Backend| {
             let name = backend.name();
             let args = pods::serve(name, namespace, &ports, &ports);
             json!({ "name": name, "namespace": namespace, "node": node(backend.node()), "args": args })
         };
         self.pods = cx.backends(&Backend::ALL.map(pod)).await?;
+        let namespaces = BTreeMap::from([
+            (Namespace::First, cx.namespace_ending(0, "first").await?),
+            (Namespace::Second, cx.namespace_ending(0, "second").await?),
+            (Namespace::Prefixes, namespace.clone()),
+        ]);
+        self.shapes = Some(objects::shapes(namespaces, &self.pods)?);
         cx.apply("${nudge}", &json!({ "nudge": NUDGE, "namespace": namespace }))
             .await?;
         for (address, backend) in [(Address::Routed1, Backend::B1), (Address::Routed2, Backend::B2)] {
@@ -152,6 +175,7 @@ impl Side {
         );
         self.names = self.name().await?;
         self.settle().await?;
+        self.agents = agents::all(&self.cx).await?;
         self.routed().await
     }
 
@@ -246,6 +270,53 @@ impl Side {
         Ok(())
     }
 
+    /// Plays a part of a schedule of chaos, before which the API has `world`. Returns when all faults are healed, and all writes are
+    /// effective on every node.
+    pub(super) async fn chaos(&mut self, world: &World, actions: &[Action]) -> Result<(), PlayError> {
+        let began = Instant::now();
+        let cx = &self.cx;
+        futures::future::try_join3(
+            lane(cx, actions, true, began),
+            lane(cx, actions, false, began),
+            self.writes(world.clone(), actions, began),
+        )
+        .await?;
+        let mut faults = churn::faults(actions).peekable();
+        if faults.peek().is_none() {
+            return self.settle().await;
+        }
+        let has_ended_agents = faults.any(|kind| !kind.is_of_api());
+        let since = Instant::now();
+        // What watches back off for after a fault is longer than what a fence waits for.
+        while let Err(error) = self.settle().await {
+            let is_late = matches!(error, PlayError::Halt(Halt::Inconclusive(_)));
+            if !is_late || since.elapsed() > self.cx.limits().heal {
+                return Err(error);
+            }
+        }
+        if has_ended_agents {
+            self.agents = agents::all(&self.cx).await?;
+        }
+        Ok(())
+    }
+
+    async fn writes(&self, mut world: World, actions: &[Action], began: Instant) -> Result<(), Halt> {
+        let Some(shapes) = &self.shapes else {
+            return Err(Halt::Harness("nothing is staged".to_owned()));
+        };
+        for action in actions {
+            let calls = world.calls(&action.does);
+            if !calls.is_empty() {
+                has_lasted(began, Duration::from_millis(action.at_ms.into())).await;
+            }
+            for call in calls {
+                send(self.cx.objects(), shapes, &world, &call).await?;
+                world = world.after(&call);
+            }
+        }
+        Ok(())
+    }
+
     /// One exchange of each of several fresh sockets.
     pub(super) async fn fresh(&mut self, exchange: &Exchange<'_>) -> Result<Vec<Observation>, PlayError> {
         let keeper = match self.fresh.remove(&exchange.from) {
@@ -310,12 +381,10 @@ impl Side {
     /// Fails if an agent or the lab has ended by itself: results do not count then.
     pub(super) async fn intact(&self) -> Result<(), PlayError> {
         self.lab.cluster().intact().await.map_err(Halt::from)?;
-        for number in [1, 2] {
-            let state = agent(&self.lab, number).await?;
-            if let Some(exit) = state.last_exit {
-                let why = format!("the agent of node{number} ended with {exit}");
-                return Err(PlayError::NotStaged { why });
-            }
+        let restarted = agents::restarted_since(&self.cx, self.agents.as_ref()).await?;
+        if !restarted.is_empty() {
+            let why = format!("agents ended by themselves: {}", restarted.join(", "));
+            return Err(PlayError::NotStaged { why });
         }
         Ok(())
     }
