@@ -37,7 +37,7 @@ impl fmt::Display for Step {
 fn at_its_time(action: &Action) -> String {
     match action.at_ms {
         0 => action.does.to_string(),
-        ms => format!("after {:.1} s, {}", f64::from(ms) / 1e3, action.does),
+        ms => format!("at {:.1} s {}", f64::from(ms) / 1e3, action.does),
     }
 }
 
@@ -172,7 +172,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::step::{Address, Kind, Vantage};
+    use crate::{
+        chaos::schedule::{Does, SliceWrite},
+        step::{Address, Kind, Vantage},
+    };
 
     #[test]
     fn a_step_reads_as_a_sentence() {
@@ -196,6 +199,20 @@ mod tests {
             write.to_string(),
             "Service s2 is deleted; then Service s1: NodePort, port 80, node port 30500, external IPs outside, routed1, \
              externalTrafficPolicy Local, endpoints b1, b2 (terminating)"
+        );
+        let actions = [
+            (0, Does::Annotate(1)),
+            (1500, Does::Slice(SliceWrite { slice: 1, to: None })),
+        ];
+        let actions = actions.map(|(at_ms, does)| Action { at_ms, does });
+        assert_eq!(
+            Step::Chaos(actions.into()).to_string(),
+            "Service t-ext is annotated; then at 1.5 s slice t-2 is deleted"
+        );
+        let service = churn::FIRST + 4;
+        assert_eq!(
+            To::ClusterIp { service }.to_string(),
+            "the cluster IP of second/u"
         );
         let dial = Step::Dial(Dial {
             from: Vantage::Outside,

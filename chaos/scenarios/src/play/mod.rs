@@ -5,8 +5,9 @@
 //! the tries are used up; so a delay in one of them is no difference. Only a permanent loss of a socket is not
 //! repeated: a connection that ended, a backend that was left.
 //!
-//! Files: `finding.rs` (a difference), `side.rs` (one cluster), `clients.rs` (its clients), `objects.rs` (Services as
+//! Files: `finding.rs` (a difference), `side.rs` (one cluster), `clients.rs` (its clients), `churn.rs` (what chaos does there), `objects.rs` (Services as
 //! objects), `staging.yaml` (the other objects).
+mod churn;
 mod clients;
 mod finding;
 mod objects;

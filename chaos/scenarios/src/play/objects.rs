@@ -1,9 +1,6 @@
 //! Services of a scenario as API objects.
 
-use std::{
-    collections::BTreeMap,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
-};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use cluster::Family;
 use harness::{
@@ -15,11 +12,6 @@ use harness::{
 use serde_json::{Value, json};
 
 use crate::{
-    chaos::{
-        schedule::{Namespace, SERVICES},
-        shapes::Shapes,
-    },
-    churn,
     compare::TARGETS,
     state::State,
     step::{Address, Backend, Change, Condition, Kind, Service, To},
@@ -29,28 +21,6 @@ use crate::{
 const CLASS: &str = "plumbline.test/compare";
 /// The first health check port; each Service has its own.
 const HEALTH_CHECKS: u16 = 32000;
-
-/// What chaos writes, with the same addresses and ports in both clusters.
-///
-/// # Errors
-/// There is no pod of a backend.
-pub(super) fn shapes(namespaces: BTreeMap<Namespace, String>, pods: &[Pod]) -> Result<Shapes, Halt> {
-    let endpoint = |backend| pod(pods, backend)?.endpoint(Family::IPv4, true);
-    Ok(Shapes {
-        family: Family::IPv4,
-        namespaces,
-        cluster_ips: (0..SERVICES)
-            .map(|service| (service, cluster_ip(churn::FIRST + service)))
-            .collect(),
-        node_ports: churn::NODE_PORTS.to_vec(),
-        is_balanced: false,
-        balancer: None,
-        endpoints: Backend::ALL
-            .into_iter()
-            .map(endpoint)
-            .collect::<Result<_, Halt>>()?,
-    })
-}
 
 /// A Service's cluster IP, in both clusters.
 pub(super) fn cluster_ip(service: u8) -> IpAddr {

@@ -20,7 +20,6 @@ use harness::{
     names::{Key, Kind},
     pods::{self, Backend as Pod, endpoints},
     verdict::Halt,
-    waiting::has_lasted,
 };
 use lab::{AgentCommand, ControlPlane, IpFamilies, LabCluster, LabConfig, Lifetime};
 use serde_json::json;
@@ -33,13 +32,9 @@ use super::{
 };
 use crate::{
     chaos::{
-        calls::send,
-        faults::lane,
-        schedule::{Action, Namespace, SERVICES},
+        schedule::SERVICES,
         shapes::{Shapes, target},
-        world::World,
     },
-    churn,
     compare::TARGETS,
     observation::{Names, Observation, Outcome},
     state::OUTSIDE_SERVER,
@@ -83,9 +78,9 @@ pub(super) struct Side {
     pub(super) namespace: String,
     pub(super) pods: Vec<Pod>,
     /// What chaos writes; there once the pods are.
-    shapes: Option<Shapes>,
+    pub(super) shapes: Option<Shapes>,
     /// The agents since no fault has ended one.
-    agents: Option<BTreeMap<String, AgentState>>,
+    pub(super) agents: Option<BTreeMap<String, AgentState>>,
     names: Names,
     /// Fresh sockets of each vantage.
     fresh: BTreeMap<Vantage, Keeper>,
@@ -153,12 +148,7 @@ impl Side {
             json!({ "name": name, "namespace": namespace, "node": node(backend.node()), "args": args })
         };
         self.pods = cx.backends(&Backend::ALL.map(pod)).await?;
-        let namespaces = BTreeMap::from([
-            (Namespace::First, cx.namespace_ending(0, "first").await?),
-            (Namespace::Second, cx.namespace_ending(0, "second").await?),
-            (Namespace::Prefixes, namespace.clone()),
-        ]);
-        self.shapes = Some(objects::shapes(namespaces, &self.pods)?);
+        self.shapes = Some(self.shapes().await?);
         cx.apply("${nudge}", &json!({ "nudge": NUDGE, "namespace": namespace }))
             .await?;
         for (address, backend) in [(Address::Routed1, Backend::B1), (Address::Routed2, Backend::B2)] {
@@ -265,53 +255,6 @@ impl Side {
             match &change.to {
                 Some(to) => drop(services.insert(change.service, to.clone())),
                 None => drop(services.remove(&change.service)),
-            }
-        }
-        Ok(())
-    }
-
-    /// Plays a part of a schedule of chaos, before which the API has `world`. Returns when all faults are healed, and all writes are
-    /// effective on every node.
-    pub(super) async fn chaos(&mut self, world: &World, actions: &[Action]) -> Result<(), PlayError> {
-        let began = Instant::now();
-        let cx = &self.cx;
-        futures::future::try_join3(
-            lane(cx, actions, true, began),
-            lane(cx, actions, false, began),
-            self.writes(world.clone(), actions, began),
-        )
-        .await?;
-        let mut faults = churn::faults(actions).peekable();
-        if faults.peek().is_none() {
-            return self.settle().await;
-        }
-        let has_ended_agents = faults.any(|kind| !kind.is_of_api());
-        let since = Instant::now();
-        // What watches back off for after a fault is longer than what a fence waits for.
-        while let Err(error) = self.settle().await {
-            let is_late = matches!(error, PlayError::Halt(Halt::Inconclusive(_)));
-            if !is_late || since.elapsed() > self.cx.limits().heal {
-                return Err(error);
-            }
-        }
-        if has_ended_agents {
-            self.agents = agents::all(&self.cx).await?;
-        }
-        Ok(())
-    }
-
-    async fn writes(&self, mut world: World, actions: &[Action], began: Instant) -> Result<(), Halt> {
-        let Some(shapes) = &self.shapes else {
-            return Err(Halt::Harness("nothing is staged".to_owned()));
-        };
-        for action in actions {
-            let calls = world.calls(&action.does);
-            if !calls.is_empty() {
-                has_lasted(began, Duration::from_millis(action.at_ms.into())).await;
-            }
-            for call in calls {
-                send(self.cx.objects(), shapes, &world, &call).await?;
-                world = world.after(&call);
             }
         }
         Ok(())

@@ -43,6 +43,65 @@ fn the_reference_does_what_kube_proxy_does() {
     assert!(said[1].contains("seed 102: the same in "), "{said:?}");
 }
 
+/// Names that begin alike, as chaos has them: what leaves a slice of `t` is still an endpoint of `t-ext`.
+const BEGIN_ALIKE: &str = r#"{"seed": 1, "steps": [
+    {"chaos": [
+        {"at_ms": 0, "do": {"service": {"service": 0, "to": {}}}},
+        {"at_ms": 0, "do": {"service": {"service": 1, "to": {}}}},
+        {"at_ms": 0, "do": {"slice": {"slice": 0, "to": {"of": 0, "endpoints": [{"backend": 0}]}}}},
+        {"at_ms": 0, "do": {"slice": {"slice": 2, "to": {"of": 1, "endpoints": [{"backend": 0}]}}}}
+    ]},
+    {"chaos": [
+        {"at_ms": 0, "do": {"fault": {"kind": "agent-killed", "lasts_ms": 0}}},
+        {"at_ms": 0, "do": {"annotate": 1}}
+    ]},
+    {"chaos": [{"at_ms": 0, "do": {"slice": {"slice": 0, "to": {"of": 0, "endpoints": null}}}}]},
+    {"dial": {"from": "pod2", "protocol": "tcp", "to": {"cluster-ip": {"service": 101}}}}
+]}"#;
+
+#[test]
+fn what_chaos_writes_tells_a_known_bug_from_the_reference() {
+    if !privileged() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let [steps, target] = ["steps.json", "mutant.yaml"].map(|name| folder.path().join(name));
+    std::fs::write(&steps, BEGIN_ALIKE).unwrap();
+    let shown = Command::new(env!("CARGO_BIN_EXE_plumbline"))
+        .args(["targets", "show", "reference"])
+        .output()
+        .unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    let mutant = shown
+        .replace("program: reference-agent", "program: plumbline-mutant")
+        .replace("    - run\n", "    - --mutant=prefix-release\n    - run\n");
+    std::fs::write(&target, mutant).unwrap();
+    for (target, code, expected) in [
+        ("reference", 0, "1 scenario, "),
+        (target.to_str().unwrap(), 1, "seed 1: a difference, shown by "),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_plumbline"))
+            .args([
+                "compare",
+                "--target",
+                target,
+                "--against",
+                "reference",
+                "--shrinks",
+                "0",
+            ])
+            .args(["--timeout-scale", &TIMES.to_string(), "--replay"])
+            .arg(&steps)
+            .arg("--out")
+            .arg(folder.path())
+            .output()
+            .unwrap();
+        let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        assert_eq!(output.status.code(), Some(code), "{said:?}");
+        assert!(said[0].contains(expected), "{said:?}");
+    }
+}
+
 #[test]
 fn what_can_not_be_compared_is_an_error_of_its_own() {
     let compare = |options: &[&str]| {
