@@ -109,9 +109,24 @@ impl Subject<'_> {
         all.into_iter().map(|backend| identity(backend, number)).collect()
     }
 
+    /// The same exchange in each state that implementations have seen since the last step.
+    pub(crate) fn moments(&self) -> impl Iterator<Item = Subject<'_>> {
+        let all = self.state.between.iter().chain([self.state]);
+        all.map(|state| Subject {
+            state,
+            ..self.clone()
+        })
+    }
+
+    /// Backends that get connections here, and have got them all along since the last step.
+    fn lasting(&self) -> BTreeSet<String> {
+        let all = self.moments().map(|moment| moment.near());
+        all.reduce(|some, others| &some & &others).unwrap_or_default()
+    }
+
     fn shown(&self, side: usize, seen: &[Observation]) -> Shown {
         let expected = self.expected();
-        let near = self.near();
+        let lasting = self.lasting();
         let answered = |one: &&Observation| one.outcome == Outcome::Answered;
         let by: Vec<&String> = seen.iter().filter_map(|one| one.by.as_ref()).collect();
         let is_endpoint = |by: &&&String| expected.contains(**by);
@@ -130,7 +145,7 @@ impl Subject<'_> {
                 .collect(),
             sources: seen.iter().filter_map(|one| one.source.clone()).collect(),
             peers: seen.iter().filter_map(|one| one.peer).collect(),
-            moved: self.moved(side, &near, &by),
+            moved: self.moved(side, &lasting, &by),
         }
     }
 
@@ -156,13 +171,13 @@ impl Subject<'_> {
         all
     }
 
-    /// Whether another backend than before answered a kept UDP socket, although the earlier one gets connections.
-    fn moved(&self, side: usize, expected: &BTreeSet<String>, by: &[&String]) -> Option<String> {
+    /// Whether another backend than before answered a kept UDP socket, although the earlier one has got connections all along.
+    fn moved(&self, side: usize, lasting: &BTreeSet<String>, by: &[&String]) -> Option<String> {
         let before = self.kept.as_ref()?.before[side].as_ref();
         let mut all = before.into_iter().chain(by.iter().copied());
         let mut last = all.next()?;
         for next in all {
-            if next != last && expected.contains(last) {
+            if next != last && lasting.contains(last) {
                 return Some(format!("{last}, then {next}"));
             }
             last = next;

@@ -19,6 +19,8 @@ pub struct State {
     pub(crate) servers: BTreeSet<(u8, u16)>,
     /// What chaos has written; its Services are among the others.
     pub(crate) world: World,
+    /// The states after each write of the last step: an implementation has seen all of them, or some.
+    pub(crate) between: Vec<State>,
     /// Frontends that a Service has given up: conntrack entries of datagrams to them may still exist.
     given_up: BTreeSet<(Address, u16)>,
     /// Node ports that a Service has given up.
@@ -38,12 +40,17 @@ impl State {
     /// The state after a step; `None` if the step is invalid.
     #[must_use]
     pub fn after(&self, step: &Step) -> Option<Self> {
-        let mut next = self.clone();
+        let mut next = Self {
+            between: Vec::new(),
+            ..self.clone()
+        };
+        let mut between = Vec::new();
         match step {
             Step::Write(changes) if changes.is_empty() => return None,
             Step::Write(changes) => {
                 for change in changes {
                     next.write(change)?;
+                    between.push(next.clone());
                 }
                 next.keep_sockets(self);
             }
@@ -51,14 +58,13 @@ impl State {
                 if !actions.is_sorted_by_key(|action| action.at_ms) || !actions.iter().all(churn::is_sound) {
                     return None;
                 }
-                let mut does_something = churn::faults(actions).next().is_some();
                 for action in actions {
                     for call in next.world.calls(&action.does) {
                         next.call(&call)?;
-                        does_something = true;
+                        between.push(next.clone());
                     }
                 }
-                if !does_something {
+                if between.is_empty() && churn::faults(actions).next().is_none() {
                     return None;
                 }
                 next.keep_sockets(self);
@@ -108,6 +114,7 @@ impl State {
                 }
             }
         }
+        next.between = between;
         Some(next)
     }
 

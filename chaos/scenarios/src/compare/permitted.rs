@@ -207,39 +207,42 @@ fn is_flow(subject: &Subject<'_>) -> bool {
     subject.protocol != Protocol::Tcp && (subject.kept.is_some() || subject.source_port.is_some())
 }
 
-/// Whether, in one of the two clusters, the backend that last answered a kept socket gets nothing new from here.
-fn was_left(subject: &Subject<'_>) -> bool {
-    let near = subject.near();
-    let before = subject.kept.iter().flat_map(|kept| kept.before.iter().flatten());
-    before.into_iter().any(|by| !near.contains(by))
-}
-
-/// Whether, in one of the two clusters, the backend that last answered a kept socket still serves, but gets nothing new
-/// from here.
-fn is_elsewhere(subject: &Subject<'_>) -> bool {
-    let (near, serving) = (subject.near(), subject.expected());
+/// Whether this is so of one of the backends that last answered a kept socket in the two clusters, now or between two writes of the last
+/// step.
+fn was(subject: &Subject<'_>, is: impl Fn(&Subject<'_>, &String) -> bool) -> bool {
     let before = subject.kept.iter().flat_map(|kept| kept.before.iter().flatten());
     before
         .into_iter()
-        .any(|by| serving.contains(by) && !near.contains(by))
+        .any(|by| subject.moments().any(|moment| is(&moment, by)))
 }
 
-/// Whether, in one of the two clusters, the endpoint of a connection has left the dialled Service.
+/// Whether the backend that last answered a kept socket gets nothing new from here.
+fn was_left(subject: &Subject<'_>) -> bool {
+    was(subject, |moment, by| !moment.near().contains(by))
+}
+
+/// Whether the backend that last answered a kept socket still serves, but gets nothing new from here.
+fn is_elsewhere(subject: &Subject<'_>) -> bool {
+    was(subject, |moment, by| {
+        moment.expected().contains(by) && !moment.near().contains(by)
+    })
+}
+
+/// Whether the endpoint of a connection has left the dialled Service.
 fn has_left(subject: &Subject<'_>) -> bool {
-    let Some(kept) = &subject.kept else {
-        return false;
+    was(subject, |moment, by| {
+        by.starts_with('b') && !listed(moment).contains(by)
+    })
+}
+
+/// The endpoints of the dialled Service.
+fn listed(subject: &Subject<'_>) -> BTreeSet<String> {
+    let Some((number, _)) = subject.state.front(subject.to) else {
+        return BTreeSet::new();
     };
-    let listed: BTreeSet<String> = match subject.state.front(subject.to) {
-        Some((number, _)) => {
-            let service = subject.state.services.get(&number);
-            let endpoints = service.into_iter().flat_map(|service| service.endpoints.keys());
-            endpoints.map(|one| identity(*one, number)).collect()
-        }
-        None => BTreeSet::new(),
-    };
-    let backend = |by: &String| by.starts_with('b');
-    let before = kept.before.iter().flatten().filter(|by| backend(by));
-    before.into_iter().any(|by| !listed.contains(by))
+    let service = subject.state.services.get(&number);
+    let endpoints = service.into_iter().flat_map(|service| service.endpoints.keys());
+    endpoints.map(|one| identity(*one, number)).collect()
 }
 
 /// Whether the client's own address must be preserved. A kept socket may have begun under another policy.

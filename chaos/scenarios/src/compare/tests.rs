@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     chaos::{
-        schedule::{self, Endpoint, Slice},
+        schedule::{self, Action, Does, Endpoint, Slice, SliceWrite},
         world::World,
     },
     step::{Address, Change, Kind, Step},
@@ -382,4 +382,43 @@ fn which_of_two_conditions_counts_may_differ_and_nothing_else() {
     let alike = of_chaos(&[(0, Ready), (1, Ready)]);
     let dial = subject(&alike, Vantage::Pod2, Protocol::Tcp, T);
     assert_eq!(differ(&dial, &one, &both), [(Aspect::Served, false)]);
+}
+
+#[test]
+fn a_backend_that_has_left_between_two_writes_and_come_back_may_have_been_left() {
+    let state = of_chaos(&[]);
+    let list = |backends: &[u8]| {
+        let endpoint = |backend: &u8| Endpoint {
+            backend: *backend,
+            condition: schedule::Condition::Ready,
+        };
+        let endpoints = Some(backends.iter().map(endpoint).collect());
+        let does = Does::Slice(SliceWrite {
+            slice: 1,
+            to: Some(Slice { of: 0, endpoints }),
+        });
+        Action { at_ms: 0, does }
+    };
+    let both = state.after(&Step::Chaos(vec![list(&[1])])).unwrap();
+    let returned = both.after(&Step::Chaos(vec![list(&[]), list(&[1])])).unwrap();
+    let later = returned.after(&Step::Chaos(vec![list(&[1, 2])])).unwrap();
+    let (stays, moves) = ([by("b2:8001", "pod2")], [by("b1:8001", "pod2")]);
+    let ended = [none(Outcome::Cut, "ECONNRESET from receive")];
+    for (state, moved, cut) in [(&returned, None, true), (&later, Some(false), false)] {
+        let socket = |protocol| Subject {
+            kept: Some(KeptSocket {
+                before: [Some("b2:8001".to_owned()), Some("b2:8001".to_owned())],
+                is_connected: true,
+            }),
+            ..subject(state, Vantage::Pod2, protocol, T)
+        };
+        let moved: Vec<_> = moved.into_iter().map(|is| (Aspect::Moved, is)).collect();
+        assert_eq!(differ(&socket(Protocol::Udp), &stays, &moves), moved);
+        for protocol in [Protocol::Tcp, Protocol::UdpConnected] {
+            assert_eq!(
+                differ(&socket(protocol), &stays, &ended),
+                [(Aspect::Outcome, cut)]
+            );
+        }
+    }
 }
