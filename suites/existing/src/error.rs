@@ -160,6 +160,44 @@ pub enum KubernetesError {
         /// The API server's message.
         why: String,
     },
+    /// The account may not make a Job, or its namespace.
+    #[error(
+        "failed to {what}: {why}; expected an account that may create and delete a namespace, or --namespace NAME for one that is \
+         there, and in it: create, get, delete jobs; list, delete pods; get pods/log; list events"
+    )]
+    MayNotPlay {
+        /// The operation.
+        what: String,
+        /// The API server's message.
+        why: String,
+    },
+    /// A Job gets no pods.
+    #[error(
+        "the Job {job} gets no pods: {why}; expected that the namespace {namespace} admits privileged pods: it has the label \
+         pod-security.kubernetes.io/enforce=privileged, and other policies and quotas of the cluster must let them pass; or leave \
+         --namespace out, for a namespace that has the label"
+    )]
+    NoPods {
+        /// Namespace and name of the Job.
+        job: String,
+        /// Its namespace.
+        namespace: String,
+        /// What the Job controller says.
+        why: String,
+    },
+    /// No node takes a pod of a Job.
+    #[error(
+        "no pod of the Job {job} has started within {limit:?}: {why}; expected a node of the image's architecture (--image-arch) \
+         with half a processor and 512 MiB left"
+    )]
+    NoRoom {
+        /// Namespace and name of the Job.
+        job: String,
+        /// How long it was waited for.
+        limit: Duration,
+        /// What the scheduler or the kubelet says.
+        why: String,
+    },
     /// The run's pod has no access to its node.
     #[error(
         "the node {node} can't be used through the run's pod on it: {why}; choose --tier api to leave nodes alone"

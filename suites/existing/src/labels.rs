@@ -14,3 +14,5 @@ pub(super) const OS: &str = "kubernetes.io/os";
 pub(super) const ARCHITECTURE: &str = "kubernetes.io/arch";
 /// Label of agents' pods, and of their ConfigMaps, that runs have made beside the agents' DaemonSet.
 pub(super) const CUSTOM: &str = "plumbline-run/custom-agent";
+/// Label of an indexed Job, of its pods and of its own namespace: the name of the Job.
+pub(super) const JOB: &str = "plumbline-job";

@@ -19,7 +19,7 @@
 //! (endpoints of `default/kubernetes`), `secrets` (image pull Secrets), `labels`, `guard`, `lease`, `holders`, `lease_note`
 //! and `pods` (the run's hold of the cluster), `agents` (the agents of a target: observed, stopped, started,
 //! reconfigured, cleaned up after), `node_access` (access to nodes through the run's pods), `on_node` and `container`
-//! (programs in these pods), `exec` (a program in a pod, and its pipes), `http_proxy` (HTTP proxy of the API server),
+//! (programs in these pods), `exec` (a program in a pod, and its pipes), `indexed_job` (a program in many pods, for compute), `http_proxy` (HTTP proxy of the API server),
 //! `software` (versions and configuration), `error`, `limits`.
 
 mod agents;
@@ -30,6 +30,7 @@ mod exec;
 mod guard;
 mod holders;
 mod http_proxy;
+mod indexed_job;
 mod kubeconfig;
 mod kubernetes_cluster;
 mod labels;
@@ -52,6 +53,7 @@ pub use error::KubernetesError;
 pub use exec::{ExecArguments, exec_in_pod};
 pub use guard::Guard;
 pub use holders::{Holder, holders};
+pub use indexed_job::{IndexedJob, IndexedJobOptions, LeftJob, Look, PodEnd, left_jobs};
 pub use kubernetes_cluster::{About, ApiPods, KubernetesCluster, Own};
 pub use lease::{LeaseState, LeaseWatch, left_on_nodes, remove_lease};
 pub use lease_note::Left;

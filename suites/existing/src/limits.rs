@@ -27,6 +27,10 @@ pub struct Limits {
     pub pull_secrets: Duration,
     /// From the creation of a pod until it is Ready, the pull of its image included.
     pub pods: Duration,
+    /// From the creation of a Job until its first pod exists; later, its events say why none does.
+    pub first_pod: Duration,
+    /// Bytes of the log of a Job's pod that are read: more than kubelets keep in one file.
+    pub job_log_bytes: i64,
     /// From the start or stop of agents until they are ready or gone.
     pub agents: Duration,
     /// Attempts of a write that conflicts with other writers.
@@ -59,6 +63,8 @@ pub const LIMITS: Limits = Limits {
     account: Duration::from_secs(30),
     pull_secrets: Duration::from_secs(15),
     pods: Duration::from_secs(180),
+    first_pod: Duration::from_secs(15),
+    job_log_bytes: 12 * 1024 * 1024,
     agents: Duration::from_secs(180),
     conflicts: 5,
     namespace_ends: Duration::from_secs(120),

@@ -17,7 +17,7 @@
 //! `error`, `evidence`, `counters`; for the supervisor `supervisor` (start and end), `lab` (its state), `control`
 //! (requests), `api/`, `agent`, `redirection`, `health`, `kernel_writes`, `kubelet/`, `underlay`, `topology`, and the faults
 //! `power`, `narrow_hop`, `watched_writes`; between the two `protocol`, `request`, `start`, `start_events`; for the host `host` (requirements of a lab), `needs` (requirements of a target),
-//! `program` (paths of programs), `dir`, `leftovers`, `cgroup`; for kernel objects `netns`, `links`, `mounts`,
+//! `program` (paths of programs), `dir`, `leftovers`, `cgroup`, `own_hierarchy` (in a container); for kernel objects `netns`, `links`, `mounts`,
 //! `process_end`; `balancer` (routes to load balancers), `backoff`,
 //! `cpu_time` (of a lab's programs); for tests `stale_connections`.
 
@@ -49,6 +49,7 @@ mod name;
 mod narrow_hop;
 mod needs;
 mod netns;
+mod own_hierarchy;
 mod parts;
 mod power;
 mod process_end;
@@ -72,6 +73,7 @@ pub use families::IpFamilies;
 pub use leftovers::Downed;
 pub use limits::{LIMITS, Limits};
 pub use name::{DEFAULT_NAME, check_name};
+pub use own_hierarchy::own_hierarchy;
 pub use program::{KUBERNETES, sibling};
 pub use protocol::{ActiveApiFault, NodeStatus, PodView, Status};
 use start::SupervisorGuard;

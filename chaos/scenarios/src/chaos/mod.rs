@@ -84,6 +84,15 @@ pub fn may_move(deviations: &[Deviation]) -> bool {
 }
 
 impl Given {
+    /// The seed, also that of which a schedule was made.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        match self {
+            Self::Seed { seed, .. } => *seed,
+            Self::Schedule { schedule, .. } => schedule.seed,
+        }
+    }
+
     /// How long it lasts, in milliseconds.
     #[must_use]
     pub fn lasts_ms(&self) -> u32 {

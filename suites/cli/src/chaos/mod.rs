@@ -1,9 +1,10 @@
 //! `plumbline chaos`: seeded writes and faults, and a verdict on what clients saw meanwhile.
 //!
-//! - `run.rs`: seeds and schedules, played as cases of a run. `shrink.rs`: the fewest actions that still show what broke.
+//! - `run.rs`: seeds and schedules, played as cases of a run. `job/`: seeds in pods of any cluster. `shrink.rs`: the fewest actions that still show what broke.
 //! - `check.rs`: a stored history, judged again. `coverage.rs`: what histories have covered.
 mod check;
 mod coverage;
+mod job;
 mod run;
 mod shrink;
 
@@ -18,6 +19,8 @@ healed, and every frontend must be as the API says, on every node.
   plumbline chaos run                    a random seed, for a minute, in a lab
   plumbline chaos run --seed 7           a seed; --target, --provider as in `run`
   plumbline chaos sweep --seeds 1..21    20 seeds, side by side where the machine lets
+  plumbline chaos sweep --seeds 1..201 --job --kubeconfig FILE
+                                         200 seeds in pods of any cluster, each in a lab of its own
   plumbline chaos replay FILE            a schedule again
   plumbline chaos shrink FILE            the fewest actions that still show what broke
   plumbline chaos check FILE             a stored history, judged again
@@ -52,6 +55,9 @@ enum Command {
     Show(run::ShowArguments),
     /// List the faults, and what each excuses
     Faults,
+    /// Play the seed of this pod's index, and write what it has shown to the log (started by `sweep --job`)
+    #[command(hide = true)]
+    PlayIndex(Box<run::SweepArguments>),
 }
 
 pub(crate) async fn chaos(arguments: Arguments) -> anyhow::Result<ExitCode> {
@@ -67,5 +73,6 @@ pub(crate) async fn chaos(arguments: Arguments) -> anyhow::Result<ExitCode> {
             run::faults();
             Ok(ExitCode::SUCCESS)
         }
+        Command::PlayIndex(arguments) => job::play(*arguments).await,
     }
 }

@@ -18,6 +18,7 @@ use scenarios::chaos::{
     schedule::{FaultKind, LONGEST_MS, Schedule},
 };
 
+use super::job;
 use crate::{
     run::{self, ChaosRun, On},
     suggestions::unknown,
@@ -52,15 +53,27 @@ impl Generated {
         Some(FaultKind::ALL.into_iter().filter(is_kept).collect())
     }
 
-    fn given(&self, seed: u64) -> ChaosRun {
-        let kinds = self.kinds();
+    /// How long each schedule lasts, in milliseconds.
+    pub(super) fn lasts_ms(&self) -> u32 {
+        self.lasts_ms
+    }
+
+    /// The options as text for the command line.
+    pub(super) fn options(&self) -> String {
         let seconds = f64::from(self.lasts_ms) / 1e3;
-        let mut replay = format!("run --seed {seed} --for {seconds}s");
-        if let Some(kinds) = &kinds {
+        let mut options = format!(" --for {seconds}s");
+        if let Some(kinds) = self.kinds() {
             let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
             let names = if names.is_empty() { vec!["none"] } else { names };
-            replay += &format!(" --faults {}", names.join(","));
+            options += &format!(" --faults {}", names.join(","));
         }
+        options
+    }
+
+    /// The run of a seed.
+    pub(super) fn given(&self, seed: u64) -> ChaosRun {
+        let kinds = self.kinds();
+        let replay = format!("run --seed {seed}{}", self.options());
         ChaosRun {
             id: id(seed),
             given: Given::Seed {
@@ -82,16 +95,41 @@ pub(super) struct RunArguments {
     on: On,
 }
 
-/// Play the schedules of several seeds
+/// Play the schedules of several seeds, side by side on this host, or with --job in pods of any cluster
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  sudo plumbline chaos sweep --seeds 1..21
+      20 seeds of a minute, side by side in labs of this host
+  plumbline chaos sweep --seeds 1..201 --job --kubeconfig FILE --image REGISTRY/plumbline-lab:TAG --labs 20
+      200 seeds in pods of a cluster, 20 at a time: the same table and reports, with the evidence of each seed. The image is that of
+      suites/cli/deploy/lab.Containerfile: plumbline, the reference agent, and the tools that faults use
+  plumbline chaos sweep --seeds 1..201 --job --kubeconfig FILE --image REGISTRY/own:TAG --target ./own.yaml
+      another implementation: its target file and its programs are in the root folder of the image, beside plumbline
+  plumbline cleanup --kubeconfig FILE
+      what a sweep that was killed has left there
+
+With --job:
+  The cluster is not tested: it has room for pods, one for each seed, each with a lab of its own. The pods are privileged, as labs
+  are made of network namespaces, cgroups and eBPF programs; nodes need Linux 5.14 and cgroup v2. Without --namespace a new
+  namespace is made, which admits them. All of it is removed at the end, also after Ctrl-C.
+  --labs is the number of pods at once [default: 4]; a pod asks for half a processor and 512 MiB.
+  A seed is played once. One whose pod was evicted, did not start or handed over no result is inconclusive, never a pass.
+  Of a seed's evidence, 6 MiB are collected, compressed: schedule and history first; reports name what is left out.
+
+Exit codes: 0 all valid, 1 invalid or unknown, 2 could not run, 130 interrupted.")]
 pub(super) struct SweepArguments {
     /// The seeds, without the last
     #[arg(long, value_name = "FROM..TO", value_parser = range)]
-    seeds: Range<u64>,
+    pub(super) seeds: Range<u64>,
+    /// Play them in pods of the cluster that --kubeconfig or --context names, or else $KUBECONFIG, ~/.kube/config or this pod's account: an indexed Job
+    /// with a lab in each pod
+    #[arg(long)]
+    job: bool,
     #[command(flatten)]
-    generated: Generated,
+    pub(super) generated: Generated,
     #[command(flatten)]
-    on: On,
+    pub(super) on: On,
 }
 
 /// Play schedules from files, side by side where the machine lets
@@ -127,7 +165,15 @@ pub(super) async fn seed(arguments: RunArguments) -> anyhow::Result<ExitCode> {
 }
 
 pub(super) async fn seeds(arguments: SweepArguments) -> anyhow::Result<ExitCode> {
-    let SweepArguments { seeds, generated, on } = arguments;
+    let SweepArguments {
+        seeds,
+        job,
+        generated,
+        on,
+    } = arguments;
+    if job {
+        return job::sweep(seeds, &generated, on).await;
+    }
     let runs = seeds.map(|seed| generated.given(seed)).collect();
     run::run(run::Arguments::of_chaos(on, runs)).await
 }

@@ -41,7 +41,16 @@ pub(crate) struct SaveArgs {
 impl RegistryArgs {
     /// Name of the image of clients and backends.
     pub(super) fn probe(&self) -> String {
-        let name = format!("{}:{}", PROBE.repository, env!("CARGO_PKG_VERSION"));
+        self.name(PROBE.repository)
+    }
+
+    /// Name of the image of pods that make labs, which is made by suites/cli/deploy/lab.Containerfile.
+    pub(super) fn lab(&self) -> String {
+        self.name("plumbline-lab")
+    }
+
+    fn name(&self, repository: &str) -> String {
+        let name = format!("{repository}:{}", env!("CARGO_PKG_VERSION"));
         match &self.registry {
             Some(registry) => format!("{}/{name}", registry.trim_end_matches('/')),
             None => name,

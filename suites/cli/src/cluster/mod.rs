@@ -343,6 +343,33 @@ impl ExistingArgs {
         .concat()
     }
 
+    /// The cluster as a place for pods that make labs.
+    ///
+    /// # Errors
+    /// An option is for clusters that are tested, or a Secret can't be where the pods are.
+    pub(crate) fn compute(self) -> anyhow::Result<Compute> {
+        if self.tier.is_some() {
+            bail!(
+                "--tier is for a cluster that is tested, and --job only puts pods into one: leave one of the two out"
+            );
+        }
+        if self.namespace.is_none() && !self.image_pull_secret.is_empty() {
+            bail!(
+                "--image-pull-secret is of a namespace, and without --namespace a new one is made: add --namespace NAME, for the one \
+                 that has the Secret"
+            );
+        }
+        Ok(Compute {
+            image: self.image.unwrap_or_else(|| self.registry.lab()),
+            connection: self.connection.connection(),
+            program: self
+                .image_program
+                .unwrap_or_else(|| cluster::image::PROBE.program.to_owned()),
+            namespace: self.namespace,
+            pods: pods(self.image_pull_secret, self.image_arch),
+        })
+    }
+
     /// The settings of the cluster, with the target and the run.
     pub(crate) fn cluster(self, mut tested: Tested, run: &str, plumbline: PathBuf) -> Options {
         // An account with one namespace can't see pods of other namespaces.
@@ -362,16 +389,32 @@ impl ExistingArgs {
             namespace: self.namespace.unwrap_or_else(|| NAMESPACE.to_owned()),
             run: run.to_owned(),
             plumbline,
-            pods: PodOptions {
-                pull_secrets: self.image_pull_secret,
-                architectures: if self.image_arch.is_empty() {
-                    vec![own_architecture().to_owned()]
-                } else {
-                    self.image_arch
-                },
-            },
+            pods: pods(self.image_pull_secret, self.image_arch),
         }
     }
+}
+
+/// The settings of pods; an image without named architectures has this program's.
+fn pods(pull_secrets: Vec<String>, architectures: Vec<String>) -> PodOptions {
+    let own = || vec![own_architecture().to_owned()];
+    PodOptions {
+        pull_secrets,
+        architectures: Some(architectures)
+            .filter(|all| !all.is_empty())
+            .unwrap_or_else(own),
+    }
+}
+
+/// A cluster that is not tested: it has room for pods.
+#[derive(Clone, Debug)]
+pub(crate) struct Compute {
+    pub(crate) connection: Connection,
+    /// A namespace that is there.
+    pub(crate) namespace: Option<String>,
+    pub(crate) image: String,
+    /// Path of plumbline in the image.
+    pub(crate) program: String,
+    pub(crate) pods: PodOptions,
 }
 
 /// How to reach the API, on the command line.

@@ -1,6 +1,6 @@
 //! `--target` and `--agent`: the implementation under test in a new lab, or installed in an existing cluster.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cluster::target::{Target, TargetError};
 use existing::{Agents, Tested};
@@ -70,6 +70,23 @@ impl TargetArgs {
     /// Whether an option names a program.
     pub(crate) fn has_program(&self) -> bool {
         self.agent.is_some()
+    }
+
+    /// The options in an image that has the files which they name beside the program: in its root folder.
+    pub(crate) fn in_image(&self) -> Vec<String> {
+        let inside = |path: &Path| match path.file_name() {
+            Some(name) => format!("/{}", name.display()),
+            None => path.display().to_string(),
+        };
+        let target = self.target.iter().map(|target| match Target::file(target) {
+            Some(_) => target.clone(),
+            None => inside(Path::new(target)),
+        });
+        let target = target.flat_map(|target| ["--target".to_owned(), target]);
+        let agent = self.agent.iter().map(|agent| inside(agent));
+        target
+            .chain(agent.flat_map(|agent| ["--agent".to_owned(), agent]))
+            .collect()
     }
 
     /// The options as text for the command line.

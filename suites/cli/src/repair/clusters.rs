@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, process::ExitCode};
 
 use anyhow::{Context as _, bail};
-use existing::{Connection, holders, left_on_nodes, remove_lease};
+use existing::{Connection, holders, left_jobs, left_on_nodes, remove_lease};
 use harness::{
     cleanup::{Made, runs_in},
     limits::{Limits, Profile},
@@ -81,6 +81,21 @@ pub(super) async fn cleanup(connection: &Connection, namespace: &str) -> anyhow:
     let is_free = is_free && left_on_nodes(&client, namespace).await?.is_none();
     if is_free && remove_lease(&client, namespace).await? {
         println!("the Lease of a run that has ended is removed");
+        removed += 1;
+    }
+    for job in left_jobs(&client, namespace).await? {
+        let name = format!("{}/{}", job.namespace, job.name);
+        if job.is_under_way {
+            // Whoever waits for it may be on another host.
+            println!(
+                "the Job {name} is under way, and stays; it ends by itself, or at once by `kubectl delete job --namespace {} {}`, and \
+                 then this again",
+                job.namespace, job.name
+            );
+            continue;
+        }
+        job.remove(&client).await?;
+        println!("what the Job {name} had left is removed");
         removed += 1;
     }
     if removed == 0 && is_whole {

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, process::ExitCode};
 
 use anyhow::{Context as _, bail};
 use cluster::{Capability, Cluster, RUN_LABEL};
-use existing::{Connection, holders, left_on_nodes};
+use existing::{Connection, holders, left_jobs, left_on_nodes};
 use harness::cleanup::runs_in;
 use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::Node};
 use kind::{KindCluster, Standing};
@@ -97,6 +97,11 @@ async fn left_in(client: &Client, namespace: &str) -> anyhow::Result<Vec<String>
     for run in confined.iter().filter(|run| !own.contains(*run) && !is_held(run)) {
         would.push(format!("remove what {run} has left in the namespace {namespace}"));
     }
+    let jobs = left_jobs(client, namespace).await?.into_iter();
+    would.extend(
+        jobs.filter(|job| !job.is_under_way)
+            .map(|job| format!("remove what the Job {}/{} has left", job.namespace, job.name)),
+    );
     Ok(would)
 }
 

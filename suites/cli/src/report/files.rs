@@ -133,7 +133,7 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Report> {
 }
 
 /// Parses the text as [`read`] does.
-pub(super) fn parse(text: &str) -> anyhow::Result<Report> {
+pub(crate) fn parse(text: &str) -> anyhow::Result<Report> {
     let report: Report = serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
         // Another version explains an unknown field better than a typing error does.
         format_of(text)

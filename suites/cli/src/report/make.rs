@@ -67,6 +67,12 @@ pub(crate) fn report(made: RunData<'_>) -> Report {
     }
 }
 
+/// Sets when the run of a report began, and how long it took.
+pub(crate) fn set_time(report: &mut Report, started: SystemTime, took: Duration) {
+    report.started = time(Timestamp::try_from(started).ok());
+    report.seconds = rounded(took.as_secs_f64());
+}
+
 fn cluster(description: &Description, features: &BTreeSet<String>, not_applied: Vec<String>) -> Cluster {
     let node = |node: &cluster::Node| (node.name.clone(), node.addresses.clone());
     Cluster {

@@ -204,6 +204,11 @@ pub(crate) struct ChaosRun {
 }
 
 impl ChaosRun {
+    /// Its seed.
+    pub(crate) fn seed(&self) -> u64 {
+        self.given.seed()
+    }
+
     /// Its case.
     pub(super) fn case(&self) -> Case {
         let lasts = Duration::from_millis(self.given.lasts_ms().into());

@@ -1,38 +1,50 @@
 //! The end of a run: what is printed then, and its exit code if not everything could be undone or written.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context as _;
 
 use crate::{
+    interruption::INTERRUPTED,
     quick,
-    report::{format::Report, text},
+    report::{files, format::Report, text},
     terminal::{self, OUTLINE, Verbosity, painted},
 };
 
-use super::process::Settings;
-
-/// Prints the result of a run, and with more than `-q` where the written reports are.
+/// Writes the reports of a run to its folder, prints its result, and returns its exit code.
 ///
 /// # Errors
-/// Stdout can't be written.
-pub(super) fn print(report: &Report, settings: &Settings, written: &[PathBuf]) -> anyhow::Result<()> {
-    let shown = shown(
-        report,
-        settings,
-        written,
-        terminal::verbosity(),
-        terminal::width(),
-    );
+/// Nothing failed, and something could not be written.
+pub(crate) fn finish(report: &Report, out: &Path, is_interrupted: bool) -> anyhow::Result<ExitCode> {
+    let written = files::write(report, out);
+    let paths: &[PathBuf] = written.as_ref().map_or(&[], |paths| paths);
+    let printed = print(report, out, paths);
+    let written = written.context("the verdicts above stand, but not all reports could be written");
+    let code = if is_interrupted {
+        ExitCode::from(INTERRUPTED)
+    } else {
+        ExitCode::from(u8::from(report.failed()))
+    };
+    concluded(Ok(code), written.and(printed))
+}
+
+/// Prints the result of a run, and with more than `-q` where the written reports are.
+fn print(report: &Report, out: &Path, written: &[PathBuf]) -> anyhow::Result<()> {
+    let shown = shown(report, out, written, terminal::verbosity(), terminal::width());
     Ok(terminal::print(&shown)?)
 }
 
 pub(super) fn shown(
     report: &Report,
-    settings: &Settings,
+    out: &Path,
     written: &[PathBuf],
     verbosity: Verbosity,
     columns: usize,
 ) -> String {
-    let table = text::table(report, &settings.out, verbosity, columns);
+    let table = text::table(report, out, verbosity, columns);
     if verbosity == Verbosity::Quiet {
         return table;
     }
@@ -50,7 +62,7 @@ fn reports(report: &Report, written: &[PathBuf]) -> String {
 /// The end of a run. An error of the cleanup hides no verdict: a failed run keeps exit code 1, an interruption stays
 /// one, and an error that prevented the run is reported first. Only a run in which nothing failed ends with the error
 /// of the cleanup.
-pub(super) fn concluded(
+pub(crate) fn concluded(
     done: anyhow::Result<ExitCode>,
     undone: anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {

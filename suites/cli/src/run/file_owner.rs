@@ -30,7 +30,7 @@ const WRITTEN: [&str; 4] = [EVIDENCE, YAML, HTML, JUNIT];
 
 /// The folder of a run's reports and evidence.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(crate) struct Folder {
     path: PathBuf,
     /// The first folder on the path that this run made, or the folder of reports itself.
     first: PathBuf,
@@ -43,7 +43,7 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    pub(super) fn create(path: &Path) -> io::Result<Self> {
+    pub(crate) fn create(path: &Path) -> io::Result<Self> {
         let path = std::path::absolute(path)?;
         let missing = path.ancestors().take_while(|folder| !folder.exists()).last();
         let is_new = missing.is_some();
@@ -65,7 +65,7 @@ impl Folder {
         })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 

@@ -14,7 +14,7 @@
 //! - `joint.rs`: rows that are judged over the cases of other rows.
 //! - `usage.rs`: resources that the run used.
 //! - `preamble.rs`: output before the cases; `progress.rs`: output during them.
-//! - `dry_run.rs`: what a run would do.
+//! - `dry_run.rs`: what a run would do. `in_pods.rs`: the options of a run that pods of a Job make.
 //! - `conclusion.rs`: the exit code after cleanup errors. `file_owner.rs`: gives files to the user who called sudo.
 mod arguments;
 mod cluster_hold;
@@ -26,6 +26,7 @@ mod exempt;
 mod existing_site;
 mod file_owner;
 mod filter;
+mod in_pods;
 mod joint;
 mod kind_installation;
 mod kind_site;
@@ -46,6 +47,11 @@ mod unmatched;
 mod usage;
 
 pub(crate) use arguments::{Arguments, ChaosRun, On};
+pub(crate) use conclusion::{concluded, finish};
+pub(crate) use file_owner::Folder;
+pub(crate) use in_pods::InPods;
+pub(crate) use process::remove_evidence;
+pub(crate) use progress::ended_line;
 
 use std::{
     num::NonZero,
@@ -63,7 +69,7 @@ use crate::{
     cluster::{ExistingArgs, Provider},
     interruption::{INTERRUPTED, interruption},
     plural::seconds,
-    report::{files, format, make, software},
+    report::{format, make, software},
     targets::KindNodes,
     terminal,
 };
@@ -470,16 +476,10 @@ async fn go<S: Site>(
         out: &settings.out,
         cases,
     });
-    let kept = software::keep(&description.software, &settings.out);
-    let written = files::write(&report, &settings.out).and_then(|paths| kept.map(|()| paths.to_vec()));
-    let printed = conclusion::print(&report, settings, written.as_deref().unwrap_or_default());
-    let written = written.context("the verdicts above stand, but not all reports could be written");
-    let written = written.and(printed);
-    let code = if interrupted.is_cancelled() {
-        ExitCode::from(INTERRUPTED)
-    } else {
-        ExitCode::from(u8::from(report.failed()))
-    };
+    let kept = software::keep(&description.software, &settings.out)
+        .context("the verdicts above stand, but not all reports could be written");
+    let finished = finish(&report, &settings.out, interrupted.is_cancelled());
+    let finished = conclusion::concluded(finished, kept);
     let down = down.context("the verdicts stand, but a lab did not end cleanly");
-    conclusion::concluded(conclusion::concluded(Ok(code), down), written)
+    conclusion::concluded(finished, down)
 }

@@ -23,7 +23,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{arguments::ChaosRun, progress::Line};
+use super::{
+    arguments::{ChaosRun, MOST_TRIES},
+    progress::Line,
+};
 use crate::{case::Order, cluster::ClusterRef, plural::seconds};
 
 /// The folder of all cases' evidence, in that of the run.
@@ -173,6 +176,22 @@ impl Ended {
             Self::Interrupted => "was interrupted".to_owned(),
         }
     }
+}
+
+/// Removes what an earlier run has left of a case, all of its tries: it is no evidence of this one.
+///
+/// # Errors
+/// A folder can't be removed.
+pub(crate) fn remove_evidence(out: &Path, id: &str) -> std::io::Result<()> {
+    let folder = out.join(EVIDENCE).join(id);
+    let tries = (1..=MOST_TRIES).map(|number| folder.with_extension(number.to_string()));
+    for folder in [folder.clone()].into_iter().chain(tries) {
+        match fs::remove_dir_all(folder) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 async fn supervise(

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     quick,
+    report::format,
     terminal::{self, OUTLINE, Verbosity, painted},
 };
 
@@ -353,16 +354,29 @@ impl Line<'_> {
             _ => true,
         };
         if is_shown {
-            let took = seconds(Duration::from_secs_f64(report.seconds));
-            let label = painted(terminal::verdict(name), name.to_uppercase().replace('-', " "));
-            let why = match is_pass {
-                true => String::new(),
-                false => format!(": {}", terminal::one_line(why)),
-            };
-            let text = format!("[{done}/{total}] {label} {} ({took}){why}", self.id);
+            let text = ended((done, total), name, self.id, report.seconds, why);
             self.progress.print(&text);
         }
     }
+}
+
+/// The line of a case of a report that has ended, one of so many.
+pub(crate) fn ended_line(count: (usize, usize), case: &format::Case) -> String {
+    let why = case.exempt.as_ref().unwrap_or(&case.why);
+    ended(count, case.label(), &case.id, case.seconds, why)
+}
+
+fn ended((done, total): (usize, usize), verdict: &str, id: &str, took: f64, why: &str) -> String {
+    let took = seconds(Duration::from_secs_f64(took));
+    let label = painted(
+        terminal::verdict(verdict),
+        verdict.to_uppercase().replace('-', " "),
+    );
+    let why = match verdict {
+        "pass" => String::new(),
+        _ => format!(": {}", terminal::one_line(why)),
+    };
+    format!("[{done}/{total}] {label} {id} ({took}){why}")
 }
 
 #[cfg(test)]

@@ -183,7 +183,7 @@ impl Shown {
         let written = [files::YAML, files::HTML, files::JUNIT].map(|name| self.settings.out.join(name));
         let text = conclusion::shown(
             report,
-            &self.settings,
+            &self.settings.out,
             &written,
             Verbosity::Normal,
             (self.size)().0,
