@@ -50,6 +50,7 @@ fn words_of(line: &str) -> Option<Vec<String>> {
             "$IMAGE" => "kindest/node:v1.36.1".to_owned(),
             "$OUT" | "$folder" => "target/plumbline".to_owned(),
             "$folder/report.yaml" => "target/plumbline/report.yaml".to_owned(),
+            word if word.starts_with("$OUT/") => word.replace("$OUT", "target/plumbline"),
             "$SEED" => "19216811".to_owned(),
             "$TARGET" => "kube-proxy-nftables".to_owned(),
             "${arguments[@]}" => "--filter=release".to_owned(),

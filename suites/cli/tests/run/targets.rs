@@ -52,10 +52,12 @@ const BEGIN_ALIKE: &str = r#"{"seed": 1, "steps": [
         {"at_ms": 0, "do": {"slice": {"slice": 2, "to": {"of": 1, "endpoints": [{"backend": 0}]}}}}
     ]},
     {"chaos": [
-        {"at_ms": 0, "do": {"fault": {"kind": "agent-killed", "lasts_ms": 0}}},
+        {"at_ms": 0, "do": {"fault": {"kind": "agent-killed", "lasts_ms": 0}}}
+    ]},
+    {"chaos": [
+        {"at_ms": 0, "do": {"slice": {"slice": 0, "to": {"of": 0, "endpoints": null}}}},
         {"at_ms": 0, "do": {"annotate": 1}}
     ]},
-    {"chaos": [{"at_ms": 0, "do": {"slice": {"slice": 0, "to": {"of": 0, "endpoints": null}}}}]},
     {"dial": {"from": "pod2", "protocol": "tcp", "to": {"cluster-ip": {"service": 101}}}}
 ]}"#;
 
