@@ -52,11 +52,11 @@ fn every_way_and_exchange_is_measured_direct_and_by_a_service() {
             .or_insert(0) += exchanges;
         lines += 1;
     }
-    // Two numbers of Services, four ways, five exchanges; direct in a lab without an implementation, direct and by a Service in
+    // Two numbers of Services, five ways, five exchanges; direct in a lab without an implementation, direct and by a Service in
     // the reference's; in two rounds.
     assert_eq!(
         (answered.len(), lines),
-        (2 * 4 * 5 * 3, 2 * 2 * 4 * 5 * 3),
+        (2 * 5 * 5 * 3, 2 * 2 * 5 * 5 * 3),
         "{samples}"
     );
     for (what, exchanges) in answered {
@@ -73,9 +73,22 @@ fn every_way_and_exchange_is_measured_direct_and_by_a_service() {
         1 + 2 * 2 * 2,
         "beside no other changes, and beside some: {changes}"
     );
+    let starts = read("starts.csv");
+    let took: Vec<f64> = starts
+        .lines()
+        .skip(1)
+        .map(|line| line.rsplit(',').next().unwrap().parse().unwrap())
+        .collect();
+    assert_eq!(took.len(), 2 * 3, "three for each number of Services: {starts}");
+    assert!(took.iter().all(|took| *took > 0.0), "{starts}");
     let page = read("bench.html");
     let said = String::from_utf8(output.stdout).unwrap();
-    for what in ["by a Service", "outside → node port → pod of another node", "MiB"] {
+    for what in [
+        "by a Service",
+        "outside → load balancer → pod of another node",
+        "cold start",
+        "MiB",
+    ] {
         assert!(said.contains(what), "{what}: {said}");
         assert!(page.contains(what), "{what}: {page}");
     }
