@@ -49,8 +49,8 @@ socket), udp-new (on a new one), stream (64 KiB on one connection).
 Changes: the endpoint of a Service is replaced, and a client in a pod of the first node connects every millisecond: from the write \
 to its first answer by the new one, while other slices change so often in a second.
 
-Cold starts: the agent of one node is stopped, and what it left is removed; from when it is told to start until a client of that node \
-has an answer from each of 256 Services, spread over all of them.
+Cold starts: the agent of one node is stopped and cleaned up. Then it is started again. The time runs until a client on that node has \
+had an answer from each of up to 256 Services, spread evenly over all of them.
 
 One client and one server run at a time, each on one thread; more by --threads, which is what one Service bears that many processors \
 use. Nothing else should run: the load is noted.

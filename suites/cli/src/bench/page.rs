@@ -110,7 +110,7 @@ fn line(figure: &Figure) -> Markup {
 
 fn cold_starts(starts: &[Starts]) -> Markup {
     html! {
-        h2 { "From a cold start to the last of the Services" }
+        h2 { "From a cold start until each Service of the sample (up to 256) was served" }
         table {
             thead { tr { th { "Services" } th { "target" } th { "seconds" } th { "longest" } } }
             tbody {

@@ -64,7 +64,7 @@ pub(super) fn table(figures: &Figures<'_>) -> String {
     for start in starts {
         let _ = write!(
             text,
-            "\n{} Services: {} serves all of them {} s after a cold start, {:.2} at most",
+            "\n{} Services: {} has served each Service of the sample {} s after a cold start, {:.2} at most",
             start.services,
             start.target,
             middle(&start.took_s, 2),

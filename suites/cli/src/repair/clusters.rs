@@ -86,7 +86,7 @@ pub(super) async fn cleanup(connection: &Connection, namespace: &str) -> anyhow:
     for job in left_jobs(&client, namespace).await? {
         let name = format!("{}/{}", job.namespace, job.name);
         if job.is_under_way {
-            // Whoever waits for it may be on another host.
+            // Its sweep may be running on another host.
             println!(
                 "the Job {name} is under way, and stays; it ends by itself, or at once by `kubectl delete job --namespace {} {}`, and \
                  then this again",

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::IndexedJobOptions;
 use crate::labels::{ARCHITECTURE, CONTAINER, JOB, MANAGED_BY, MANAGER, OS};
 
-/// A Job that has ended, and that nobody has removed, is deleted after this time.
+/// The cluster deletes a Job this long after its end, if it is still there (`ttlSecondsAfterFinished`).
 const KEPT: Duration = Duration::from_secs(3600);
 /// From SIGTERM to SIGKILL: what runs in a pod goes with it.
 const GRACE: Duration = Duration::from_secs(10);

@@ -6,10 +6,10 @@
 //!             remove ─▶ the Job with its pods, and its own namespace
 //! ```
 //!
-//! Results come by the logs of ended pods. A log needs no more than `get pods/log`, is there until the pod is deleted, and is read
-//! again after a failure; a pod that waited for somebody to `exec` in it would keep its processor and memory from the next index, and
-//! would lose its result with the connection. What it costs: kubelets rotate logs (`containerLogMaxSize`, 10 MiB by default) and
-//! return the newest file alone, so a result has to fit into one, lines that runtimes would split (16 KiB) included.
+//! Results come by the logs of ended pods. Reading a log needs only `get pods/log`. The log is there until the pod is deleted, and can be
+//! read again after a failure. A pod that waited for an `exec` would keep its processor and memory from the next index, and would lose
+//! its result with the connection. The cost: kubelets rotate logs (`containerLogMaxSize`, 10 MiB by default) and return the newest file
+//! alone, so a result has to fit into one file, and its lines must be shorter than the 16 KiB at which runtimes split them.
 //!
 //! An index is played once: a pod that fails is not made again (`backoffLimitPerIndex: 0`; servers before 1.29 drop the field), so what
 //! one shows is never the best of several tries. An index without a result is reported as such, whatever became of its pod.
@@ -132,7 +132,7 @@ impl IndexedJob {
         match made.make().await {
             Ok(()) => Ok(made),
             Err(error) => {
-                // Whoever may make nothing may remove nothing either.
+                // Without the right to create objects there is nothing to remove.
                 let is_refused = matches!(error, KubernetesError::MayNotPlay { .. });
                 if let (Err(left), false) = (made.remove().await, is_refused) {
                     tracing::warn!("not all was removed: {left}");
@@ -317,7 +317,7 @@ impl IndexedJob {
         let jobs = self.jobs();
         let job = ask_again(&what, || jobs.get_opt(&self.options.name)).await?;
         let Some(job) = job.map_err(api(&what))? else {
-            return Ok(Some("somebody has deleted the Job".to_owned()));
+            return Ok(Some("the Job was deleted".to_owned()));
         };
         let conditions = job
             .status

@@ -33,9 +33,9 @@ pub(super) fn standing(pod: &Pod) -> Standing {
     match status.phase.as_deref() {
         Some("Succeeded") => return Standing::Ended(None),
         Some("Failed") => return Standing::Ended(Some(end(pod))),
-        // Deleted by somebody: it ends, and has no result then.
+        // It is being deleted, so it will have no result.
         _ if pod.metadata.deletion_timestamp.is_some() => {
-            return Standing::Ended(Some("somebody has deleted its pod".to_owned()));
+            return Standing::Ended(Some("its pod was deleted".to_owned()));
         }
         Some("Running") => return Standing::Running,
         _ => {}
@@ -110,10 +110,7 @@ mod tests {
         assert_eq!(why(&json!({ "phase": "Failed" })), "its pod failed");
         let deleted = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" }, "status": { "phase": "Running" } });
         let deleted = standing(&serde_json::from_value(deleted).expect("a pod"));
-        assert_eq!(
-            deleted,
-            Standing::Ended(Some("somebody has deleted its pod".to_owned()))
-        );
+        assert_eq!(deleted, Standing::Ended(Some("its pod was deleted".to_owned())));
     }
 
     #[test]

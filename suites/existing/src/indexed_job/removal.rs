@@ -27,7 +27,7 @@ pub struct LeftJob {
     pub name: String,
     /// Its namespace.
     pub namespace: String,
-    /// Whether it has not ended: somebody may wait for it, and it ends by itself.
+    /// Whether it has not ended yet: its sweep may still be running, on this host or another. It ends by itself.
     pub is_under_way: bool,
     /// Whether the namespace is its own.
     is_own: bool,

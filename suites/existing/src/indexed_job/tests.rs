@@ -153,7 +153,7 @@ async fn indexes_without_a_pod_are_told_when_the_job_is_over() {
             Some("the Job is complete"),
         ),
         (Some(vec![json!({ "type": "Failed", "status": "False" })]), None),
-        (None, Some("somebody has deleted the Job")),
+        (None, Some("the Job was deleted")),
     ] {
         let (mut job, server) = job(Server {
             pods: vec![pod("last", 9, &json!({ "phase": "Succeeded" }))],
